@@ -1,0 +1,197 @@
+// The schedule IR: what one rank does, on one channel, to play its part in a collective.
+//
+// An algorithm is a pure function that returns a Schedule. Four readers use the same steps: the checker
+// proves it, the cost model prices it, the host executor runs it, the CUDA executor flattens it for its
+// kernel.
+//
+//   data    |<------------- count elements on this channel ------------->|
+//   segments|  segment 0   |  segment 1   |  segment 2   |  segment 3   |   (equal parts of a block, or per
+//   rank) slice 0 |##            |##            |##            |##            |   one run of the whole
+//   program slice 1 |  ##          |  ##          |  ##          |  ##          |   the next run of the whole
+//   program
+//
+// Execution is slice by slice: every lane runs its whole program once per slice, and in slice k a segment
+// stands for its k-th piece of at most `sliceBytes`. sliceBytes x (segments a step moves) never exceeds a
+// FIFO slot, so a step moves one slot at most, and a proof over a few slices is a proof for any byte count.
+// Lanes advance independently: lane A may be in slice 3 while lane B is in slice 1, held together only by
+// messages and signals.
+//
+// See docs/schedule.md for the reasons and for drawings of the shipped algorithms.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace tutti {
+
+enum class Collective : uint8_t {
+  allReduce,
+  allGather,
+  reduceScatter,
+  broadcast,
+  reduce,
+  allToAll,
+  gather,
+  scatter,
+  sendRecv,  // one message from rank `root` to the other of two ranks; point-to-point calls use it
+};
+
+/// index(i) = base + stride * i, wrapped into [0, modulus) when modulus > 0; i is the iteration of the
+/// enclosing block. Segment and peer numbers have this form, which keeps a ring's text the same size at any
+/// rank count.
+struct Affine {
+  int32_t base = 0;
+  int32_t stride = 0;
+  int32_t modulus = 0;
+
+  constexpr Affine() = default;
+  constexpr Affine(int32_t constant) : base(constant) {}  // NOLINT(google-explicit-constructor)
+  constexpr Affine(int32_t b, int32_t s, int32_t m) : base(b), stride(s), modulus(m) {}
+
+  constexpr int32_t at(int32_t i) const {
+    const int64_t value = base + static_cast<int64_t>(stride) * i;
+    if (modulus <= 0) return static_cast<int32_t>(value);
+    const int64_t wrapped = value % modulus;
+    return static_cast<int32_t>(wrapped < 0 ? wrapped + modulus : wrapped);
+  }
+  friend constexpr bool operator==(const Affine&, const Affine&) = default;
+};
+
+/// input and output are the user's buffers. Reading `input` means reading the caller's contribution: the
+/// executor applies the operator's pre-scaling (PreMulSum, float average) on the way, so a schedule must read
+/// every contribution from `input` exactly once per use and never read a partial result from it. input and
+/// output may be the same memory (in place). scratch belongs to the channel: it can be mapped by peers on the
+/// same host, holds one slice of each of its segments, and exists twice: slice runs alternate between the two
+/// halves, across calls and schedules (the parity of the channel's running slice number), so a slow peer may
+/// still read the previous half.
+enum class Buffer : uint8_t { input, output, scratch };
+
+constexpr int32_t kSelf = -1;
+
+/// `count` consecutive segments of a buffer, from `segment` on (wrapping at the buffer's number of segments),
+/// in the memory of rank `rank` (kSelf: this rank; another rank's memory must be mapped).
+struct Location {
+  Buffer buffer = Buffer::input;
+  Affine segment;
+  int32_t count = 1;
+  Affine rank = kSelf;
+  friend constexpr bool operator==(const Location&, const Location&) = default;
+};
+
+/// Notation: msg is the next message from `peerFrom` on `portFrom`; (+) is the reduction; `->` is a message
+/// to `peerTo` on `portTo`. A send copies into the connection's next free FIFO slot and does not wait for the
+/// receiver unless all slots are full.
+enum class StepKind : uint8_t {
+  send,                // -> src
+  recv,                // dst = msg
+  recvReduce,          // dst = src (+) msg
+  recvReduceSend,      // -> src (+) msg
+  recvCopySend,        // dst = msg; -> msg
+  recvReduceCopySend,  // dst = src (+) msg; -> dst
+  recvSend,            // -> msg                          (nothing kept)
+  copy,                // dst = src                       (src or dst may be a peer's: get, put)
+  reduceLocal,         // dst = dst (+) src               (own memory)
+  reduceTeam,          // dst = src@t0 (+) src@t1 (+) ... over the ranks t of `team`, in that order; with
+                       // dstTeam >= 0 the result is stored to dst of every rank of that team
+  signal,              // raise flag `flag` of every rank of `team` (or of peerTo when team < 0); release
+  wait,                // wait for one raise of `flag` by every rank of `team` (or by peerFrom); acquire
+};
+
+/// One instruction. Unused fields keep their defaults. Build steps with the functions of Lane.
+struct Step {
+  StepKind kind = StepKind::copy;
+  Location src;
+  Location dst;
+  Affine peerFrom;
+  Affine peerTo;
+  int16_t portFrom = 0;
+  int16_t portTo = 0;
+  int16_t flag = 0;
+  int16_t team = -1;     // index into Schedule::teams
+  int16_t dstTeam = -1;  // reduceTeam only
+  /// Order of a two-operand reduction: false: src (+) msg, true: msg (+) src. Lets the two ends of an
+  /// exchange compute bitwise the same result.
+  bool messageFirst = false;
+  /// The value that this step writes holds the last contribution: the executor applies the operator's final
+  /// step (integer average divides). Exactly one step does this to every value that reaches an output.
+  bool finalize = false;
+  friend constexpr bool operator==(const Step&, const Step&) = default;
+};
+
+/// Steps repeated `iterations` times; the iteration number is the argument of every Affine inside.
+struct Block {
+  int32_t iterations = 1;
+  std::vector<Step> steps;
+  friend bool operator==(const Block&, const Block&) = default;
+};
+
+/// An instruction list that runs concurrently with the rank's other lanes. A message stream (peer, port,
+/// direction) belongs to one lane only.
+struct Lane {
+  std::vector<Block> blocks;
+
+  /// Steps added from here on repeat `iterations` times (none when it is 0 or less), until the next loop() or
+  /// once().
+  Lane& loop(int32_t iterations);
+  Lane& once() { return loop(1); }
+  /// The builder functions add one step to the current block and return it, so that fields can be set:
+  /// lane.recvReduce(peer, src, dst).finalize = true;
+  Step& send(Affine peer, Location src, int port = 0);
+  Step& recv(Affine peer, Location dst, int port = 0);
+  Step& recvReduce(Affine peer, Location src, Location dst, int port = 0);
+  Step& recvReduceSend(Affine from, Location src, Affine to, int portFrom = 0, int portTo = 0);
+  Step& recvCopySend(Affine from, Location dst, Affine to, int portFrom = 0, int portTo = 0);
+  Step& recvReduceCopySend(Affine from, Location src, Location dst, Affine to, int portFrom = 0,
+                           int portTo = 0);
+  Step& recvSend(Affine from, Affine to, int count = 1, int portFrom = 0, int portTo = 0);
+  Step& copy(Location src, Location dst);
+  Step& reduceLocal(Location src, Location dst);
+  Step& reduceTeam(int team, Location src, Location dst, int dstTeam = -1);
+  Step& signal(Affine peer, int flag = 0);
+  Step& wait(Affine peer, int flag = 0);
+  Step& signalTeam(int team, int flag = 0);
+  Step& waitTeam(int team, int flag = 0);
+  friend bool operator==(const Lane&, const Lane&) = default;
+};
+
+/// How the buffers of a collective are cut into segments. A *block* is the unit of the collective: the whole
+/// vector (allReduce, broadcast, reduce, sendRecv) or one rank's share (all others); every block is cut into
+/// `parts` equal parts, and segment number = block * parts + part. Where a buffer holds only the own block
+/// (allGather's input, reduceScatter's output, gather's input, scatter's output), only the segments of block
+/// = rank exist in it.
+struct Schedule {
+  std::string name;  // "ring", "tree", ... as NCCL_ALGO and logs spell it
+  Collective collective = Collective::allReduce;
+  int32_t ranks = 1;
+  int32_t rank = 0;
+  int32_t root = 0;      // broadcast, reduce, gather, scatter; sender of sendRecv
+  int32_t parts = 1;     // per block
+  int32_t maxCount = 1;  // most segments that one step moves: sliceBytes <= slotBytes / maxCount
+  int32_t scratchSegments = 0;
+  int16_t flags = 0;  // flag numbers used: 0 .. flags-1
+  std::vector<std::vector<int32_t>> teams;
+  std::vector<Lane> lanes;
+
+  /// Blocks of the collective: 1 or `ranks`.
+  int32_t blocks() const;
+  int32_t segments() const { return blocks() * parts; }
+  /// True when any step touches another rank's memory or flags: needs mapped connections to those ranks.
+  bool needsMapped() const;
+  /// True when any step reads or writes another rank's *user* buffers (needs them registered or in this
+  /// process).
+  bool needsMappedUserBuffers() const;
+};
+
+/// Ports that a schedule may use between two ranks, and flags between two ranks (limits of the executor's
+/// tables).
+constexpr int kMaxPorts = 8;
+constexpr int kMaxFlags = 16;
+
+/// One line a step, loops indented: what `tutti-sim --show` and failing checks print.
+std::string toText(const Schedule& schedule);
+
+const char* name(Collective collective);
+const char* name(StepKind kind);
+
+}  // namespace tutti

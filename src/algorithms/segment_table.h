@@ -1,0 +1,75 @@
+// Where the segments of a schedule lie in the buffers of one call: pure arithmetic, shared by all readers.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "algorithms/schedule.h"
+
+namespace tutti {
+
+/// Offset (from the start of a buffer) and length in bytes.
+struct Piece {
+  size_t offset = 0;
+  size_t bytes = 0;
+  friend bool operator==(const Piece&, const Piece&) = default;
+};
+
+/// Part `index` of `count` elements cut into `parts` parts, as equal as alignment to `alignElements` allows;
+/// trailing parts may be short or empty. In elements.
+struct ElementRange {
+  size_t first = 0;
+  size_t count = 0;
+};
+ElementRange splitEvenly(size_t count, int parts, int index, size_t alignElements);
+
+/// The sizes of one call. `count` is elements per block (Schedule::blocks()); channel `channel` of `channels`
+/// handles its share of every block.
+struct CallShape {
+  Collective collective = Collective::allReduce;
+  int32_t ranks = 1;
+  int32_t root = 0;
+  int32_t parts = 1;
+  size_t count = 0;
+  size_t elementBytes = 1;
+  int32_t channel = 0;
+  int32_t channels = 1;
+  size_t sliceBytes = 0;  // a multiple of elementBytes and of 64
+};
+
+/// Gives the piece of memory that a (buffer, segment, slice) stands for, on any rank: peers' offsets are
+/// computed, not exchanged. Cheap enough to be asked for at every step.
+class SegmentTable {
+ public:
+  explicit SegmentTable(const CallShape& shape);
+
+  const CallShape& shape() const { return shape_; }
+  /// Runs of the program: enough for the longest segment, at least 1 (a call of zero bytes still exchanges
+  /// messages).
+  size_t slices() const { return slices_; }
+
+  /// Offset in the user's input or output buffer of rank `rank`, and bytes, of segment `segment` in slice
+  /// `slice`. bytes is 0 where the slice lies behind the segment's end. `buffer` is not scratch.
+  Piece piece(Buffer buffer, int32_t segment, size_t slice, int32_t rank) const;
+
+  /// Bytes of the segment's piece in that slice, whatever buffer it is in (also scratch: a scratch location
+  /// holds the piece of the data segment that the step moved into it).
+  size_t bytes(int32_t segment, size_t slice) const;
+
+  /// Bytes in the user's input / output buffer of `rank` that the whole call covers (all channels).
+  size_t bufferBytes(Buffer buffer, int32_t rank) const;
+
+ private:
+  CallShape shape_;
+  size_t blockElements_;  // stride between blocks
+  ElementRange share_;    // of this channel, in each block
+  size_t partElements_;   // longest part
+  size_t sliceElements_;
+  size_t slices_;
+};
+
+/// True when `buffer` of this collective holds one block for every rank on rank `rank` (false: the own block
+/// only, or the collective has a single block).
+bool holdsAllBlocks(Collective collective, Buffer buffer);
+
+}  // namespace tutti

@@ -1,0 +1,41 @@
+// What is wrong with a communicator: one object, shared by every part of it that waits.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+
+#include "base/status.h"
+
+namespace tutti {
+
+/// Set once, by the first part that notices a failure (dead peer, time-out, mismatch) or by ncclCommAbort;
+/// read in every wait loop. Thread-safe; reading `stopped()` costs one relaxed load.
+class FaultState {
+ public:
+  /// True once the communicator must not wait for anything any more.
+  bool stopped() const { return stopped_.load(std::memory_order_acquire); }
+
+  /// Records the first error; later ones are dropped, since they follow from it. An abort counts as an error.
+  void raise(Status error) {
+    {
+      const std::lock_guard lock(mutex_);
+      if (error_.isOk()) error_ = std::move(error);
+    }
+    stopped_.store(true, std::memory_order_release);
+  }
+
+  /// The first error, or ok.
+  Status error() const {
+    if (!stopped()) return Status::ok();
+    const std::lock_guard lock(mutex_);
+    return error_;
+  }
+
+ private:
+  std::atomic<bool> stopped_{false};
+  mutable std::mutex mutex_;
+  Status error_;
+};
+
+}  // namespace tutti

@@ -1,0 +1,72 @@
+// The table through which the library uses the host runtime (src/hostrt): one versioned C symbol,
+// tuttiHostRuntime_v1, exported by lib/host/libcudart.so.13 and by lib/host/libtutti_hostrt.so.1. Plain C,
+// because the two libraries may be built at different times. Functions return 0 on success and an errno value
+// otherwise, unless they say something else. All are thread-safe and none throws.
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/// Where a pointer of the runtime's memory lives: a memory file that another process can map.
+typedef struct tuttiMemoryFileRef {
+  int fd;            // owned by the runtime; valid while the allocation lives; duplicate before keeping
+  uint64_t fileId;   // unique within this process and never used again
+  void* base;        // where the file is mapped in this process
+  size_t fileBytes;  // length of that mapping
+  size_t offset;     // of the pointer asked for, from base
+  int device;        // that the memory belongs to
+} tuttiMemoryFileRef;
+
+/// Work that a stream runs in its order. `run` is called once, on the stream's worker, and may block; the
+/// next work of the stream starts when it returns. `release` is called after it, or instead of it when the
+/// stream is destroyed.
+typedef struct tuttiStreamTask {
+  void (*run)(void* context);
+  void (*release)(void* context);  // may be null
+  void* context;
+} tuttiStreamTask;
+
+typedef struct tuttiHostRuntime_v1 {
+  uint32_t size;     // sizeof of the table that the runtime was built with
+  uint32_t version;  // 1
+
+  int (*deviceCount)(int* count);
+  int (*currentDevice)(int* device);  // of the calling thread
+  int (*setCurrentDevice)(int device);
+
+  /// Memory in memory files, aligned to 4096 bytes, zeroed. Counted as memory of the device.
+  int (*memoryAllocate)(int device, size_t bytes, void** pointer);
+  int (*memoryFree)(void* pointer);
+  /// 0 when the pointer lies in memory of the runtime (of memoryAllocate, cudaMalloc, cudaHostAlloc), ENOENT
+  /// when not.
+  int (*memoryFileOf)(const void* pointer, tuttiMemoryFileRef* ref);
+
+  /// Streams. `stream` is the cudaStream_t that the caller was given; null is the legacy default stream of
+  /// the calling thread's current device, which, as in CUDA, waits for all blocking streams of the device and
+  /// is waited for by them.
+  int (*streamDevice)(void* stream, int* device);
+  /// When everything enqueued on the stream so far (and everything it must wait for) is done: occupies it,
+  /// sets *occupation and returns 0; the caller then works inline, and later work of the stream waits until
+  /// the caller calls streamEnd or streamHandOff. Otherwise EBUSY: use streamEnqueue. Never blocks.
+  int (*streamTryBegin)(void* stream, void** occupation);
+  void (*streamEnd)(void* occupation);
+  /// Gives the rest of the work to the stream's worker, ahead of what was enqueued meanwhile, and ends the
+  /// occupation. Does not fail: what it needs was reserved by streamTryBegin.
+  void (*streamHandOff)(void* occupation, tuttiStreamTask task);
+  int (*streamEnqueue)(void* stream, tuttiStreamTask task);
+  /// 0 when the stream's work so far is done, EBUSY when not, EIO when an asynchronous error is pending.
+  int (*streamQuery)(void* stream);
+  int (*streamSynchronize)(void* stream);
+} tuttiHostRuntime_v1;
+
+/// Name of the symbol: const tuttiHostRuntime_v1* tuttiHostRuntime_v1_get(void).
+#define TUTTI_HOST_RUNTIME_SYMBOL "tuttiHostRuntime_v1_get"
+typedef const tuttiHostRuntime_v1* (*tuttiHostRuntimeGet_t)(void);
+
+#ifdef __cplusplus
+}
+#endif

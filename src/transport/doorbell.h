@@ -1,0 +1,38 @@
+// Sleeping and waking across processes: an event count in shared memory.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+namespace tutti {
+
+/// One for each rank of a communicator, in memory that everyone who may wake the rank can write. The waker's
+/// side costs a fence and a load when nobody sleeps.
+///
+///   waiter                                   waker
+///   ticket = prepare()      (sleepers += 1)  change the counter (store)
+///   look again at the counters               ring(): fence; if sleepers: sequence += 1, futex wake
+///   nothing: sleep(ticket, limit)
+///   finish()                (sleepers -= 1)
+///
+/// The waiter's increment and the waker's fence are sequentially consistent, so either the waiter sees the
+/// change when it looks again or the waker sees the sleeper. A process that is killed while it sleeps leaves
+/// `sleepers` too high, which costs the others a system call per ring and nothing else.
+struct alignas(64) Doorbell {
+  std::atomic<uint32_t> sequence{0};
+  std::atomic<uint32_t> sleepers{0};
+
+  uint32_t prepare();
+  void finish();
+  /// Sleeps until the next ring after `ticket` or for limitMicros. May return early.
+  void sleep(uint32_t ticket, uint32_t limitMicros);
+  void ring() {
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+    if (sleepers.load(std::memory_order_relaxed) != 0) wake();
+  }
+
+ private:
+  void wake();
+};
+
+}  // namespace tutti

@@ -1,0 +1,110 @@
+// One rank's connections to all others of its communicator: what an executor works with.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/deadline.h"
+#include "base/fault_state.h"
+#include "base/oob.h"
+#include "base/status.h"
+#include "transport/doorbell.h"
+#include "transport/fifo.h"
+
+namespace tutti {
+
+/// What ranks tell each other at init about where they are.
+struct PeerInfo {
+  int rank = 0;
+  std::string hostName;
+  std::string hostId;  // NCCL_HOSTID, else host name + boot id + network namespace
+  int64_t pid = 0;
+  uint64_t processToken = 0;  // random, the same for all ranks of a process
+  int device = 0;
+};
+
+/// Sizes that all ranks of a communicator agreed on.
+struct EndpointOptions {
+  int channels = 1;
+  size_t slotBytes = 128 * 1024;  // of every FIFO slot
+  size_t scratchBytes = 0;        // of one half (parity) of a channel's scratch
+  uint64_t secret[2] = {0, 0};    // of the communicator; authenticates connections and memory requests
+};
+
+/// A user buffer as peers see it: a place in a memory file, or a plain address for ranks of the same process.
+/// Fixed-size and trivially copyable: it is posted on a board in shared memory.
+struct BufferDescriptor {
+  uint64_t fileId = 0;  // 0: not in a memory file
+  uint64_t fileBytes = 0;
+  uint64_t offset = 0;   // of the buffer in the file
+  uint64_t address = 0;  // in the owner's address space
+};
+
+/// What a rank posts on its host's board before a collective that wants to use user buffers directly.
+struct BoardEntry {
+  BufferDescriptor input;
+  BufferDescriptor output;
+  uint64_t call = 0;    // identifies collective, count, type and operator: a cheap mismatch check
+  uint64_t usable = 0;  // 1: this rank's buffers may be used directly
+};
+
+/// All functions without a Deadline never block. Not thread-safe: one thread at a time works with an
+/// endpoint, except for ringBell(), which any thread may call.
+class Endpoint {
+ public:
+  /// Collective over all ranks: finds out who shares memory with whom, makes or maps the host segment, starts
+  /// the listener of message transports. Connections themselves come up on first use.
+  static Result<std::unique_ptr<Endpoint>> create(const std::vector<PeerInfo>& peers, int rank,
+                                                  const EndpointOptions& options, OobChannel& oob,
+                                                  std::shared_ptr<FaultState> faults, Deadline deadline);
+  virtual ~Endpoint() = default;
+
+  virtual const EndpointOptions& options() const = 0;
+  virtual int rank() const = 0;
+  virtual int ranks() const = 0;
+  /// True when this rank and `peer` see the same memory (same process, or same host with a passed memory
+  /// file).
+  virtual bool mapped(int peer) const = 0;
+  virtual bool sameProcess(int peer) const = 0;
+  /// Ranks of this host (mapped ones), ascending, this rank included.
+  virtual const std::vector<int>& localRanks() const = 0;
+  /// "NET/Socket", "SHM", "P2P/direct": for logs.
+  virtual std::string transportName(int peer) const = 0;
+
+  /// The FIFO end for messages to / from `peer`. References stay valid for the endpoint's life. For message
+  /// connections the call starts connecting; the FIFO works at once, its slots move when the peer has
+  /// answered.
+  virtual Result<FifoSender*> sender(int peer, int channel, int port) = 0;
+  virtual Result<FifoReceiver*> receiver(int peer, int channel, int port) = 0;
+
+  /// Flag counters for signal / wait between mapped ranks: the counter that `from` raises for `to`.
+  virtual std::atomic<uint64_t>* flag(int from, int to, int channel, int flag) = 0;
+  /// Base of `rank`'s scratch on a channel, as mapped here: two halves of options().scratchBytes. Null when
+  /// not mapped.
+  virtual std::byte* scratch(int rank, int channel) = 0;
+  virtual Doorbell* bell(int rank) = 0;
+
+  /// Board: posts this rank's entry for negotiation number `sequence` (1, 2, ...; the same on all ranks) and
+  /// rings the local ranks. read() gives rank's entry once it has posted that number, null before.
+  virtual void post(uint64_t sequence, const BoardEntry& entry) = 0;
+  virtual const BoardEntry* read(int rank, uint64_t sequence) const = 0;
+
+  /// Describes a buffer of this rank for the board; usable is decided by the caller.
+  virtual BufferDescriptor describe(const void* pointer, size_t bytes) const = 0;
+  /// The address at which a local peer's buffer can be used here. Maps its memory file on first use: asks the
+  /// owner's process for the descriptor (answered by its service thread), within the deadline. Mappings are
+  /// cached.
+  virtual Result<std::byte*> mapPeerBuffer(int peer, const BufferDescriptor& buffer, Deadline deadline) = 0;
+
+  /// Moves message connections forward without blocking; true when anything moved. No-op when there are none.
+  virtual bool progress() = 0;
+  /// Before this rank's thread sleeps on its doorbell, hands the message connections to the service thread,
+  /// which rings the bell when something moved; after waking, takes them back.
+  virtual void beginSleep() = 0;
+  virtual void endSleep() = 0;
+};
+
+}  // namespace tutti
