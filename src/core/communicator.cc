@@ -53,7 +53,7 @@ Communicator::Communicator(const CommunicatorSetup& setup)
 
 Result<std::unique_ptr<Communicator>> Communicator::create(const CommunicatorSetup& setup) {
   std::unique_ptr<Communicator> communicator(new Communicator(setup));
-  const Deadline deadline = Deadline::after(std::chrono::seconds(param::initTimeoutSeconds()));
+  const Deadline deadline = Deadline::after(std::chrono::seconds(params().initTimeout()));
   TUTTI_TRY(communicator->connect(deadline).withContext("rank {} of {}", setup.rank, setup.ranks));
   return communicator;
 }

@@ -4,9 +4,24 @@
 
 #include "core/communicator.h"
 #include "core/launcher.h"
-#include "device/host_table.h"
 
 namespace tutti {
+namespace {
+
+/// A message to oneself moves only together with its counterpart in the same group: without it, it would wait for ever.
+Status checkSelfMessages(const Communicator& communicator, std::span<const Operation> operations) {
+  int sends = 0;
+  int receives = 0;
+  for (const Operation& operation : operations) {
+    if (operation.kind == Operation::Kind::collective || operation.root != communicator.rank()) continue;
+    ++(operation.kind == Operation::Kind::send ? sends : receives);
+  }
+  if (sends == receives) return Status::ok();
+  return invalidUsage("rank {} has {} send(s) to itself but {} receive(s) from itself in this group",
+                      communicator.rank(), sends, receives);
+}
+
+}  // namespace
 
 Group& Group::ofThisThread() {
   static thread_local Group group;
@@ -16,7 +31,10 @@ Group& Group::ofThisThread() {
 Status Group::submit(Communicator& communicator, const Operation& operation) {
   TUTTI_TRY(communicator.error());
   entries_.push_back({&communicator, operation});
-  return active() ? Status::ok() : launch();
+  if (active()) return Status::ok();
+  const Status status = launch();
+  entries_.clear();
+  return status;
 }
 
 Status Group::submitJob(std::function<Status()> job) {
@@ -53,11 +71,28 @@ Status Group::runJobs() {
   return Status::ok();
 }
 
+Status Group::checkEntries() {
+  static thread_local std::vector<Operation> own;
+  for (const Entry& entry : entries_) {
+    if (entry.operation.kind == Operation::Kind::collective ||
+        entry.operation.root != entry.communicator->rank()) {
+      continue;
+    }
+    own.clear();
+    for (const Entry& other : entries_) {
+      if (other.communicator == entry.communicator) own.push_back(other.operation);
+    }
+    TUTTI_TRY(checkSelfMessages(*entry.communicator, own));
+  }
+  return Status::ok();
+}
+
 Status Group::launch() {
   // Kept between calls so that launching allocates nothing.
   static thread_local std::vector<RankTask*> tasks;
   static thread_local std::vector<Operation> operations;
   tasks.clear();
+  TUTTI_TRY(checkEntries());
   // The entries of one communicator form one task. Groups name few communicators, so a scan is the fastest way.
   for (size_t i = 0; i < entries_.size(); ++i) {
     Communicator* communicator = entries_[i].communicator;

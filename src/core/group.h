@@ -36,6 +36,7 @@ class Group {
  private:
   Status runJobs();
   Status launch();
+  Status checkEntries();
   void clear();
 
   struct Entry {

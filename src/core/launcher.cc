@@ -31,6 +31,27 @@ void arriveAndWait(void* context) {
   task->finished.wait(0, std::memory_order_acquire);
 }
 
+/// Makes a device current for a scope: the null stream is the default stream of the current device, and a task's null
+/// stream means its communicator's device, whatever device the calling thread works on.
+class DeviceScope {
+ public:
+  DeviceScope(const tuttiHostRuntime_v1& runtime, const RankTask& task) : runtime_(runtime) {
+    if (task.stream() != nullptr && task.otherStreams().empty()) return;
+    if (runtime_.currentDevice(&before_) != 0 || before_ == task.communicator().device()) return;
+    changed_ = runtime_.setCurrentDevice(task.communicator().device()) == 0;
+  }
+  ~DeviceScope() {
+    if (changed_) runtime_.setCurrentDevice(before_);
+  }
+  DeviceScope(const DeviceScope&) = delete;
+  DeviceScope& operator=(const DeviceScope&) = delete;
+
+ private:
+  const tuttiHostRuntime_v1& runtime_;
+  int before_ = 0;
+  bool changed_ = false;
+};
+
 struct Inline {
   RankTask* task;
   void* occupation;
@@ -46,9 +67,14 @@ bool advanceInline(const tuttiHostRuntime_v1& runtime, std::vector<Inline>& task
       ++i;
       continue;
     }
-    const HostRun::State state = task->communicator().endpoint().progress() ? task->advance() : task->advance();
-    progressed = progressed || state != HostRun::State::waiting;
+    Endpoint& endpoint = task->communicator().endpoint();
+    endpoint.endSleep();  // this thread works on the message connections; costs nothing where there are none
+    const bool moved = endpoint.progress();
+    const FaultState& faults = task->communicator().faults();
+    const HostRun::State state = faults.stopped() ? task->stop(faults.error()) : task->advance();
+    progressed = progressed || moved || state != HostRun::State::waiting;
     if (state == HostRun::State::done || state == HostRun::State::failed) {
+      endpoint.beginSleep();
       task->complete();
       runtime.streamEnd(tasks[i].occupation);
       releaseHolder(task);
@@ -63,7 +89,7 @@ bool advanceInline(const tuttiHostRuntime_v1& runtime, std::vector<Inline>& task
 
 void spinInline(const tuttiHostRuntime_v1& runtime, std::vector<Inline>& tasks) {
   constexpr int kIdleRoundsBeforeYield = 64;
-  const auto end = Clock::now() + std::chrono::microseconds(param::spinMicros());
+  const auto end = Clock::now() + std::chrono::microseconds(params().spinMicros());
   int idleRounds = 0;
   while (!tasks.empty()) {
     if (advanceInline(runtime, tasks)) {
@@ -92,6 +118,7 @@ Status launchTasks(std::span<RankTask* const> tasks) {
   static thread_local std::vector<Inline> inlineTasks;
   inlineTasks.clear();
   for (RankTask* task : tasks) {
+    const DeviceScope device(*runtime, *task);
     task->holders.store(1 + static_cast<uint32_t>(task->otherStreams().size()), std::memory_order_relaxed);
     TUTTI_TRY(enqueueOtherStreams(*runtime, task));
     void* occupation = nullptr;
@@ -102,7 +129,10 @@ Status launchTasks(std::span<RankTask* const> tasks) {
     }
   }
   spinInline(*runtime, inlineTasks);
-  for (const Inline& rest : inlineTasks) runtime->streamHandOff(rest.occupation, mainWork(rest.task));
+  for (const Inline& rest : inlineTasks) {
+    rest.task->communicator().endpoint().beginSleep();
+    runtime->streamHandOff(rest.occupation, mainWork(rest.task));
+  }
   return Status::ok();
 }
 

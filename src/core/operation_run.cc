@@ -1,5 +1,7 @@
 #include "core/operation_run.h"
 
+#include <algorithm>
+
 #include "base/datatype.h"
 #include "core/communicator.h"
 
@@ -11,6 +13,13 @@ constexpr int kCountBits = 36;
 constexpr int kRootBits = 16;
 constexpr uint64_t kCountMask = (uint64_t{1} << kCountBits) - 1;
 constexpr auto kMapDeadline = std::chrono::seconds(30);
+
+/// True when every rank of this host can reach the buffer: those of other processes need a memory file.
+bool mappableByPeers(const Endpoint& endpoint, const BufferDescriptor& buffer) {
+  if (buffer.fileId != 0) return true;
+  const auto& local = endpoint.localRanks();
+  return std::all_of(local.begin(), local.end(), [&](int rank) { return endpoint.sameProcess(rank); });
+}
 
 }  // namespace
 
@@ -59,8 +68,8 @@ void OperationRun::postBoard() {
   // A buffer that this call does not have on this rank needs no mapping.
   if (inputBytes != 0) mine_.input = endpoint.describe(operation_.input, inputBytes);
   if (outputBytes != 0) mine_.output = endpoint.describe(operation_.output, outputBytes);
-  const bool inputUsable = inputBytes == 0 || endpoint.mappable(mine_.input);
-  const bool outputUsable = outputBytes == 0 || endpoint.mappable(mine_.output);
+  const bool inputUsable = inputBytes == 0 || mappableByPeers(endpoint, mine_.input);
+  const bool outputUsable = outputBytes == 0 || mappableByPeers(endpoint, mine_.output);
   mine_.usable = inputUsable && outputUsable ? 1 : 0;
   negotiation_ = communicator_->nextNegotiation();
   endpoint.post(negotiation_, mine_);
@@ -130,7 +139,7 @@ Status OperationRun::launch(bool zeroCopy) {
       launch.peerInput = peerInput_;
       launch.peerOutput = peerOutput_;
     }
-    if (operation_.kind == Operation::Kind::collective) {
+    if (plan.schedule->sharedScratch) {  // the only runs that the channel counts; see Buffer
       launch.firstSlice = communicator_->takeSlices(channel, SegmentTable(launch.shape).slices());
     }
   }

@@ -40,6 +40,11 @@ class RankTask final : public HostRun {
   const std::vector<cudaStream_t>& otherStreams() const { return otherStreams_; }
 
   State advance() override;
+  /// Gives the task up with an error: its communicator has failed.
+  State stop(const Status& error) {
+    status_ = error;
+    return State::failed;
+  }
   Status status() const override { return status_; }
   std::string position() const override;
 
