@@ -187,7 +187,7 @@ struct Lane {
 /// (allGather's input, reduceScatter's output, gather's input, scatter's output), only the segments of block
 /// = rank exist in it.
 ///
-/// name, collective, ranks, root, parts, maxCount, scratchSegments and sharedScratch are the same on all
+/// name, collective, ranks, root, parts, maxCount, scratchSegments and the shared* marks are the same on all
 /// ranks; rank, flags, teams and lanes are each rank's own.
 struct Schedule {
   std::string name;  // "ring", "tree", ... as NCCL_ALGO and logs spell it
@@ -198,19 +198,20 @@ struct Schedule {
   int32_t parts = 1;     // per block
   int32_t maxCount = 1;  // most segments that one message carries; 0: no rank sends messages
   int32_t scratchSegments = 0;
-  bool sharedScratch = false;  // see Buffer
-  int16_t flags = 0;           // flag numbers used: 0 .. flags-1
+  bool sharedScratch = false;      // see Buffer
+  bool sharedUserBuffers = false;  // some rank reads or writes another rank's input or output
+  int16_t flags = 0;               // flag numbers used: 0 .. flags-1
   std::vector<std::vector<int32_t>> teams;
   std::vector<Lane> lanes;
 
   /// Blocks of the collective: 1 or `ranks`.
   int32_t blocks() const;
   int32_t segments() const { return blocks() * parts; }
-  /// True when any step touches another rank's memory or flags: needs mapped connections to those ranks.
+  /// True when this rank or a peer touches the other's memory or flags: needs mapped connections.
   bool needsMapped() const;
-  /// True when any step reads or writes another rank's *user* buffers (needs them registered or in this
-  /// process).
-  bool needsMappedUserBuffers() const;
+  /// True when some rank uses another rank's *user* buffers: all ranks must have registered theirs or share a
+  /// process. The same on all ranks.
+  bool needsMappedUserBuffers() const { return sharedUserBuffers; }
   /// Largest slice that this schedule may run with, in bytes, rounded down to a multiple of 64: messages fit
   /// a FIFO slot of `slotBytes`, the scratch segments fit a half of `scratchBytes` (private scratch too). The
   /// same on all ranks. SIZE_MAX where nothing limits it; 0 where the scratch is too small for the schedule.
@@ -224,6 +225,11 @@ constexpr int kMaxPorts = 8;
 constexpr int kPointToPointPort = kMaxPorts - 1;
 constexpr int kMaxFlags = 16;
 
+/// Removes blocks that run no step (what loop(0) leaves) and lanes without blocks. Generators end with it.
+Schedule tidy(Schedule schedule);
+
+/// One step on one line: "recvReduceSend  rank 3 (+) input[2-i mod 4] -> rank 1".
+std::string toText(const Step& step);
 /// One line a step, loops indented: what `tutti-sim --show` and failing checks print.
 std::string toText(const Schedule& schedule);
 
