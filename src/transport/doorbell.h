@@ -38,6 +38,16 @@ struct alignas(64) Doorbell {
 #endif
   }
 
+  /// For many bells at once: change all counters, call fenceBeforeRinging() once, then ringFenced() of each.
+  static void fenceBeforeRinging() { std::atomic_thread_fence(std::memory_order_seq_cst); }
+  void ringFenced() {
+#if defined(__SANITIZE_THREAD__)
+    ring();
+#else
+    if (sleepers.load(std::memory_order_relaxed) != 0) wake();
+#endif
+  }
+
  private:
   void wake();
 };
