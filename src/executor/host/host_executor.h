@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <unordered_map>
@@ -64,6 +65,9 @@ class HostExecutor {
   /// Advances the run to its end from the current thread, waiting as the policy says. Returns early, with the
   /// communicator's fault, once there is one.
   Status finish(HostRun& run);
+  /// The same for a state machine of the caller's that is made of runs: calls `advance` until it says done or failed,
+  /// and gives that.
+  HostRun::State drive(const std::function<HostRun::State()>& advance);
 
   Endpoint& endpoint() const { return endpoint_; }
   FaultState& faults() const { return *faults_; }

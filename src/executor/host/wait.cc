@@ -74,17 +74,22 @@ size_t ExecutorOptions::defaultStreamBytes() {
 }
 
 Status HostExecutor::finish(HostRun& run) {
+  const auto state = drive([&run] { return run.advance(); });
+  return state == HostRun::State::done ? Status::ok() : run.status();
+}
+
+HostRun::State HostExecutor::drive(const std::function<HostRun::State()>& advance) {
   const WaitPolicy& policy = options_.wait;
   Doorbell* bell = endpoint_.bell(endpoint_.rank());
   const auto limit = static_cast<uint32_t>(policy.sleep.count());
   IdleTimer idle;
   for (;;) {
-    switch (run.advance()) {
+    const HostRun::State state = advance();
+    switch (state) {
       case HostRun::State::done:
-        return Status::ok();
       case HostRun::State::failed:
         returnConnections();
-        return run.status();
+        return state;
       case HostRun::State::progressed:
         idle.restart();
         continue;
@@ -98,13 +103,18 @@ Status HostExecutor::finish(HostRun& run) {
       ::sched_yield();  // lets a rank run that shares this core: perhaps the one that we wait for
     } else {
       const uint32_t ticket = bell->prepare();
-      if (run.advance() == HostRun::State::waiting) {
+      const HostRun::State again = advance();
+      if (again == HostRun::State::waiting) {
         returnConnections();
         bell->sleep(ticket, limit);
       } else {
         idle.restart();
       }
       bell->finish();
+      if (again == HostRun::State::done || again == HostRun::State::failed) {
+        returnConnections();
+        return again;
+      }
     }
   }
 }
