@@ -14,6 +14,7 @@ namespace tutti {
 struct OperatorUse {
   ReductionSpec spec;
   const void* residentScalar = nullptr;
+  bool ownScalar = false;  // made by the user: other ranks may multiply by something else
 };
 
 /// A collective or one point-to-point message of one rank, ready to be enqueued. `count` is in elements per

@@ -27,7 +27,7 @@ bool Planner::allMapped() const {
 
 bool Planner::wantsZeroCopy(const Operation& operation) const {
   if (endpoint_.ranks() == 1 || !allMapped()) return false;
-  if (operation.reduction.residentScalar != nullptr) return false;  // each rank has its own scalar
+  if (operation.reduction.ownScalar) return false;  // a rank cannot scale what it reads from its peers
   return operation.count * sizeOf(operation.type) >= kZeroCopyFrom;
 }
 

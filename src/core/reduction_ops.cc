@@ -62,6 +62,7 @@ Result<ncclRedOp_t> ReductionOps::createPreMulSum(const void* scalar, ncclDataTy
   if (scalar == nullptr) return invalidArgument("PreMulSum: the scalar's pointer is null");
   Entry entry;
   entry.live = true;
+  entry.use.ownScalar = true;
   entry.use.spec.type = type;
   entry.use.spec.hasScale = true;
   if (residence == ncclScalarHostImmediate) {
