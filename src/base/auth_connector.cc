@@ -74,7 +74,8 @@ struct AuthConnector::State : std::enable_shared_from_this<AuthConnector::State>
       if (!added.isOk()) return added.status();
       watch = *added;
       return setTimer(patience(), [](State& self) {
-        return self.attemptFailed(remoteError("connect to {}: no answer in time", self.addresses[self.index].text()));
+        return self.attemptFailed(
+            remoteError("connect to {}: no answer in time", self.addresses[self.index].text()));
       });
     }
     return roundFailed();
@@ -134,7 +135,8 @@ struct AuthConnector::State : std::enable_shared_from_this<AuthConnector::State>
     }
     bool hopeless = false;
     auto proven = readAnswer(hopeless);
-    if (!proven.isOk()) return attemptFailed(proven.status().withContext("handshake with {}", where), hopeless);
+    if (!proven.isOk())
+      return attemptFailed(proven.status().withContext("handshake with {}", where), hopeless);
     if (!*proven) return std::nullopt;
     ioService().remove(watch);
     ioService().remove(timer);
@@ -161,7 +163,8 @@ struct AuthConnector::State : std::enable_shared_from_this<AuthConnector::State>
       if (input.size() >= wanted) {
         TUTTI_ASSIGN(header, FrameHeader::decode(std::string_view(input).substr(0, wanted), kMaxRejectBytes));
         wanted += header.length;
-        if (input.size() >= wanted) return checkAnswer(header.type, input.substr(FrameHeader::kBytes), hopeless);
+        if (input.size() >= wanted)
+          return checkAnswer(header.type, input.substr(FrameHeader::kBytes), hopeless);
       }
       std::array<char, FrameHeader::kBytes + kMaxRejectBytes> buffer;
       const ssize_t got = ::recv(fd.get(), buffer.data(), wanted - input.size(), MSG_DONTWAIT);
@@ -189,9 +192,11 @@ struct AuthConnector::State : std::enable_shared_from_this<AuthConnector::State>
 
 Result<std::unique_ptr<AuthConnector>> AuthConnector::start(const std::vector<SocketAddress>& addresses,
                                                             uint64_t service, const Secret& secret,
-                                                            std::string payload, RetryPolicy retry, Done done) {
+                                                            std::string payload, RetryPolicy retry,
+                                                            Done done) {
   if (addresses.empty()) return invalidArgument("connect: no address is known");
-  if (payload.size() > kMaxHelloPayload) return internalError("handshake payload of {} bytes", payload.size());
+  if (payload.size() > kMaxHelloPayload)
+    return internalError("handshake payload of {} bytes", payload.size());
   auto state = std::make_shared<State>();
   state->addresses = addresses;
   state->service = service;
@@ -213,8 +218,8 @@ AuthConnector::~AuthConnector() {
     watch = state_->watch;
     timer = state_->timer;
   }
-  // A handler that runs now either sees `ended`, or is in done() and has registered nothing since: then its id
-  // is one of these two, and remove() waits for it.
+  // A handler that runs now either sees `ended`, or is in done() and has registered nothing since: then its
+  // id is one of these two, and remove() waits for it.
   ioService().remove(watch);
   ioService().remove(timer);
 }

@@ -1,4 +1,5 @@
-// connectAuthenticated (base/handshake.h) for those who must not block: the same exchange, on the service thread.
+// connectAuthenticated (base/handshake.h) for those who must not block: the same exchange, on the service
+// thread.
 #pragma once
 
 #include <functional>
@@ -13,8 +14,8 @@ namespace tutti {
 /// One connection in the making. Tries the addresses in turn, and all of them again as `retry` says.
 class AuthConnector {
  public:
-  /// Called once, on the service thread, unless the connector is destroyed before. Must not block and must not
-  /// destroy the connector. The socket is non-blocking; the caller may send at once.
+  /// Called once, on the service thread, unless the connector is destroyed before. Must not block and must
+  /// not destroy the connector. The socket is non-blocking; the caller may send at once.
   using Done = std::function<void(Result<UniqueFd>)>;
 
   static Result<std::unique_ptr<AuthConnector>> start(const std::vector<SocketAddress>& addresses,

@@ -19,9 +19,10 @@ Result<const tuttiHostRuntime_v1*> checked(void* symbol, const std::string& wher
   const tuttiHostRuntime_v1* table = reinterpret_cast<tuttiHostRuntimeGet_t>(symbol)();
   if (table == nullptr) return internalError("host runtime {}: gives no table", where);
   if (table->version != 1 || table->size < sizeof(tuttiHostRuntime_v1))
-    return internalError("host runtime {}: its table has version {} and {} bytes, this library needs version 1 "
-                         "with at least {} bytes; install both from the same release",
-                         where, table->version, table->size, sizeof(tuttiHostRuntime_v1));
+    return internalError(
+        "host runtime {}: its table has version {} and {} bytes, this library needs version 1 "
+        "with at least {} bytes; install both from the same release",
+        where, table->version, table->size, sizeof(tuttiHostRuntime_v1));
   return table;
 }
 
@@ -29,7 +30,8 @@ Result<const tuttiHostRuntime_v1*> checked(void* symbol, const std::string& wher
 std::string ownFolder() {
   Dl_info info{};
   std::string path;
-  if (::dladdr(reinterpret_cast<void*>(&ownFolder), &info) != 0 && info.dli_fname != nullptr) path = info.dli_fname;
+  if (::dladdr(reinterpret_cast<void*>(&ownFolder), &info) != 0 && info.dli_fname != nullptr)
+    path = info.dli_fname;
   if (path.empty() || path.front() != '/') {
     // A program is reported by the name it was started with; ask the kernel for its path.
     std::array<char, PATH_MAX> buffer{};
@@ -47,7 +49,8 @@ std::vector<std::string> candidates() {
 }
 
 Result<const tuttiHostRuntime_v1*> find() {
-  if (void* symbol = ::dlsym(RTLD_DEFAULT, TUTTI_HOST_RUNTIME_SYMBOL)) return checked(symbol, "of the program");
+  if (void* symbol = ::dlsym(RTLD_DEFAULT, TUTTI_HOST_RUNTIME_SYMBOL))
+    return checked(symbol, "of the program");
   std::string tried;
   for (const std::string& path : candidates()) {
     void* library = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
@@ -58,10 +61,11 @@ Result<const tuttiHostRuntime_v1*> find() {
     }
     if (void* symbol = ::dlsym(library, TUTTI_HOST_RUNTIME_SYMBOL)) return checked(symbol, path);
     ::dlclose(library);
-    return Status(ncclSystemError, fmt::format("host runtime {}: has no symbol {}", path, TUTTI_HOST_RUNTIME_SYMBOL));
+    return Status(ncclSystemError,
+                  fmt::format("host runtime {}: has no symbol {}", path, TUTTI_HOST_RUNTIME_SYMBOL));
   }
-  return Status(ncclSystemError,
-                fmt::format("no host runtime: {} (set TUTTI_HOST_RUNTIME to the path of {})", tried, kRuntimeFile));
+  return Status(ncclSystemError, fmt::format("no host runtime: {} (set TUTTI_HOST_RUNTIME to the path of {})",
+                                             tried, kRuntimeFile));
 }
 
 }  // namespace

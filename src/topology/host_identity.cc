@@ -6,6 +6,7 @@
 
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <climits>
 #include <cstdio>
 #include <memory>
@@ -44,14 +45,16 @@ uint64_t namespaceInode(const char* path) {
 }  // namespace
 
 uint64_t processToken() {
-  // The child of a fork draws its own. Registered once; std::call_once would be in an unknown state in a child
-  // that was forked while another thread was inside.
+  // The child of a fork draws its own.
   static const int registered =
       ::pthread_atfork(nullptr, nullptr, [] { token.store(0, std::memory_order_relaxed); });
   (void)registered;
   uint64_t current = token.load(std::memory_order_acquire);
   while (current == 0) {
-    const uint64_t fresh = randomU64();
+    uint64_t fresh = 0;
+    if (!tryRandomBytes(&fresh, sizeof(fresh)))  // unique on this host at least
+      fresh = static_cast<uint64_t>(::getpid()) << 32 ^
+              static_cast<uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count());
     if (fresh != 0 && token.compare_exchange_strong(current, fresh, std::memory_order_acq_rel)) return fresh;
   }
   return current;
@@ -64,8 +67,9 @@ HostIdentity hostIdentity() {
   identity.processToken = processToken();
   identity.hostId = params().hostId();
   if (identity.hostId.empty())
-    identity.hostId = fmt::format("{}/{}/net:{}", identity.hostName, firstWord("/proc/sys/kernel/random/boot_id"),
-                                  namespaceInode("/proc/self/ns/net"));
+    identity.hostId =
+        fmt::format("{}/{}/net:{}", identity.hostName, firstWord("/proc/sys/kernel/random/boot_id"),
+                    namespaceInode("/proc/self/ns/net"));
   return identity;
 }
 

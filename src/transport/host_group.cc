@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -58,11 +59,20 @@ struct Report {
   std::string text;  // the reason; in step 3 of a lowest rank: the segment's name
 };
 
+/// What a segment is for: added to the lowest rank's key, so that segments of one group are not taken for
+/// each other.
+enum class Purpose : uint64_t { file, named, process, apart };
+
 class Joiner {
  public:
   Joiner(const std::vector<PeerInfo>& peers, int rank, const EndpointOptions& options, const Secret& secret,
          OobChannel& oob, const FaultState* faults, Deadline deadline)
-      : peers_(peers), rank_(rank), options_(options), secret_(secret), oob_(oob), faults_(faults),
+      : peers_(peers),
+        rank_(rank),
+        options_(options),
+        secret_(secret),
+        oob_(oob),
+        faults_(faults),
         deadline_(deadline) {}
 
   Result<HostGroup> run() {
@@ -72,11 +82,11 @@ class Joiner {
     if (std::any_of(reports.begin(), reports.end(), [](const auto& r) { return r.outcome != Outcome::good; }))
       TUTTI_TRY(fallBack(reports));
     HostGroup group;
-    group.ranks = members(rank_);
+    group.ranks = members();
     group.segment = std::move(segment_);
     group.needsMessages = group.ranks.size() != peers_.size();
     group.directBuffers = !p2pDisabled_;
-    if (memory_ && !named_ && spansProcesses(rank_)) {
+    if (memory_ && !named_ && spansProcesses()) {
       memory_->withdrawSegment();
       group.memory = std::move(memory_);
       for (const auto& offer : offers_) group.memoryAddresses.push_back(offer.memory);
@@ -86,29 +96,37 @@ class Joiner {
 
  private:
   const PeerInfo& peer(int rank) const { return peers_[static_cast<size_t>(rank)]; }
-  /// Ranks with the same group label as `rank`.
-  std::vector<int> members(int rank) const {
+  /// Lowest rank of this rank's group.
+  int lowest() const { return lowest_[static_cast<size_t>(rank_)]; }
+  const Offer& offerOf(int rank) const { return offers_[static_cast<size_t>(rank)]; }
+  /// Random number that names a segment made for this rank's group.
+  uint64_t key(Purpose purpose) const { return offerOf(lowest()).key + static_cast<uint64_t>(purpose); }
+
+  std::vector<int> members() const {
     std::vector<int> ranks;
     for (const auto& other : peers_)
-      if (label_[static_cast<size_t>(other.rank)] == label_[static_cast<size_t>(rank)]) ranks.push_back(other.rank);
+      if (lowest_[static_cast<size_t>(other.rank)] == lowest()) ranks.push_back(other.rank);
     return ranks;
   }
-  bool spansProcesses(int rank) const {
-    const auto ranks = members(rank);
+  bool spansProcesses() const {
+    const auto ranks = members();
     return std::any_of(ranks.begin(), ranks.end(),
-                       [&](int other) { return peer(other).processToken != peer(rank).processToken; });
+                       [&](int other) { return peer(other).processToken != peer(rank_).processToken; });
   }
   Result<HostSegmentLayout> layout() const {
-    return HostSegmentLayout::make({static_cast<int>(members(rank_).size()), options_.channels,
-                                    options_.slotBytes, options_.scratchBytes});
+    return HostSegmentLayout::make(
+        {static_cast<int>(members().size()), options_.channels, options_.slotBytes, options_.scratchBytes});
   }
 
-  void labelBy(const std::function<std::string(const PeerInfo&)>& name) {
-    label_.clear();
-    for (const auto& other : peers_) label_.push_back(name(other));
+  /// Ranks with equal names become one group.
+  void groupBy(const std::function<std::string(const PeerInfo&)>& name) {
+    std::map<std::string, int> first;
+    lowest_.clear();
+    for (const auto& other : peers_)
+      lowest_.push_back(first.try_emplace(name(other), other.rank).first->second);
   }
-  static std::string hostLabel(const PeerInfo& info) { return "host " + info.hostId; }
-  static std::string processLabel(const PeerInfo& info) {
+  static std::string hostName(const PeerInfo& info) { return "host " + info.hostId; }
+  static std::string processName(const PeerInfo& info) {
     return fmt::format("process {} {}", info.processToken, info.hostId);
   }
 
@@ -117,8 +135,8 @@ class Joiner {
     TUTTI_TRY(randomBytes(&mine.key, sizeof(mine.key)));
     mine.shmDisabled = params().shmDisable();
     mine.p2pDisabled = params().p2pDisable();
-    labelBy(hostLabel);
-    if (!mine.shmDisabled && spansProcesses(rank_)) {
+    groupBy(hostName);
+    if (!mine.shmDisabled && spansProcesses()) {
       // Trouble here is not fatal: the named segment and sockets are left.
       Status status = offerSegment(mine);
       if (!status.isOk()) logInfo(Subsystem::shm, "rank {}: {}", rank_, status.message());
@@ -137,7 +155,7 @@ class Joiner {
   Status offerSegment(Offer& mine) {
     TUTTI_ASSIGN(memory_, MemoryService::start(secret_));
     mine.memory = memory_->address();
-    if (members(rank_).front() != rank_) return Status::ok();
+    if (lowest() != rank_) return Status::ok();
     TUTTI_ASSIGN(const auto shape, layout());
     TUTTI_ASSIGN(auto file, MemoryFile::create("tutti-host-segment", shape.bytes()));
     TUTTI_ASSIGN(segment_, HostSegment::inFile(shape, std::move(file)));
@@ -145,29 +163,30 @@ class Joiner {
     segment_->file().closeDescriptor();
     mine.segment = true;
     // Ranks of this process find the segment by this key.
-    return shareInProcess(mine.key, [&]() -> Result<std::shared_ptr<HostSegment>> { return segment_; }).status();
+    return shareInProcess(mine.key + static_cast<uint64_t>(Purpose::file),
+                          [&]() -> Result<std::shared_ptr<HostSegment>> { return segment_; })
+        .status();
   }
 
   void chooseGroups() {
     if (shmDisabled_ && p2pDisabled_) {
-      labelBy([](const PeerInfo& info) { return fmt::format("rank {}", info.rank); });
+      groupBy([](const PeerInfo& info) { return fmt::format("rank {}", info.rank); });
     } else if (shmDisabled_) {
-      labelBy(processLabel);
+      groupBy(processName);
     }
     if (shmDisabled_) segment_.reset();
   }
 
   /// Step 2 for this rank.
   Report attach() {
-    const auto ranks = members(rank_);
-    const Offer& lowest = offers_[static_cast<size_t>(ranks.front())];
-    if (!spansProcesses(rank_)) return attachInProcess(lowest.key);
+    if (!spansProcesses()) return attachInProcess(Purpose::process);
     if (segment_) return {};
-    if (!lowest.segment)
-      return {Outcome::unmapped, fmt::format("rank {} could not make a memory file", ranks.front())};
-    auto shared = shareInProcess(lowest.key, [&]() -> Result<std::shared_ptr<HostSegment>> {
+    const Offer& offer = offerOf(lowest());
+    if (!offer.segment)
+      return {Outcome::unmapped, fmt::format("rank {} could not offer a memory file", lowest())};
+    auto shared = shareInProcess(key(Purpose::file), [&]() -> Result<std::shared_ptr<HostSegment>> {
       TUTTI_ASSIGN(const auto shape, layout());
-      TUTTI_ASSIGN(auto file, fetchMemoryFile(peer(ranks.front()), lowest.memory, secret_, 0, shape.bytes(),
+      TUTTI_ASSIGN(auto file, fetchMemoryFile(peer(lowest()), offer.memory, secret_, 0, shape.bytes(),
                                               std::min(deadline_, Deadline::after(kPassLimit)), faults_));
       file.closeDescriptor();
       return HostSegment::inFile(shape, std::move(file));
@@ -175,9 +194,8 @@ class Joiner {
     return take(std::move(shared), Outcome::unmapped);
   }
 
-  /// Also used when a host falls apart: `key` must be one that was not used for another segment.
-  Report attachInProcess(uint64_t key) {
-    auto shared = shareInProcess(key, [&]() -> Result<std::shared_ptr<HostSegment>> {
+  Report attachInProcess(Purpose purpose) {
+    auto shared = shareInProcess(key(purpose), [&]() -> Result<std::shared_ptr<HostSegment>> {
       TUTTI_ASSIGN(const auto shape, layout());
       return HostSegment::anonymous(shape);
     });
@@ -201,8 +219,8 @@ class Joiner {
       report.text = reader.string();
       if (!reader.finished()) return internalError("rank {}: malformed report of rank {}", rank_, i);
       if (report.outcome == Outcome::fatal)
-        return Status(ncclSystemError, fmt::format("rank {} (host {}): {}: {}", i, peer(static_cast<int>(i)).hostName,
-                                                   what, report.text));
+        return Status(ncclSystemError, fmt::format("rank {} (host {}): {}: {}", i,
+                                                   peer(static_cast<int>(i)).hostName, what, report.text));
       reports.push_back(std::move(report));
     }
     return reports;
@@ -210,71 +228,79 @@ class Joiner {
 
   /// Step 3.
   Status fallBack(const std::vector<Report>& first) {
-    const bool affected = anyUnmapped(first, members(rank_));
-    if (affected)
-      logInfo(Subsystem::shm, "rank {}: memory files cannot be passed on host {} ({}): trying /dev/shm", rank_,
-              peer(rank_).hostName, firstReason(first, members(rank_)));
-    if (affected) segment_.reset();
-    TUTTI_ASSIGN(const auto names, exchangeReports(affected ? makeNamed() : Report{}, "make a named segment"));
-    Report opened;
-    if (affected) opened = openNamed(names[static_cast<size_t>(members(rank_).front())]);
+    const bool affected = failedGroups(first).count(lowest()) != 0;
+    if (affected) {
+      logInfo(Subsystem::shm, "rank {}: memory files cannot be passed on host {} ({}): trying /dev/shm",
+              rank_, peer(rank_).hostName, reasonIn(first));
+      segment_.reset();
+    }
+    TUTTI_ASSIGN(const auto names,
+                 exchangeReports(affected ? makeNamed() : Report{}, "make a named segment"));
+    const Report opened = affected ? openNamed(names[static_cast<size_t>(lowest())]) : Report{};
     TUTTI_ASSIGN(const auto second, exchangeReports(opened, "open the named segment"));
     if (segment_) segment_->file().unlink();
-    // Hosts where it failed for any rank fall apart into processes; the others keep what they have.
-    std::vector<std::string> labels = label_;
-    for (const auto& other : peers_)
-      if (anyUnmapped(second, members(other.rank))) labels[static_cast<size_t>(other.rank)] = processLabel(other);
-    const bool apart = anyUnmapped(second, members(rank_));
-    label_ = std::move(labels);
+    // Groups where it failed for any rank fall apart into processes; the others keep what they have.
+    const auto broken = failedGroups(second);
+    const bool apart = broken.count(lowest()) != 0;
     named_ = affected && !apart;
+    const std::vector<int> before = lowest_;
+    groupBy([&](const PeerInfo& info) {
+      const int group = before[static_cast<size_t>(info.rank)];
+      return broken.count(group) != 0 ? processName(info) : fmt::format("group {}", group);
+    });
     Report last;
     if (apart) {
-      logInfo(Subsystem::shm, "rank {}: no shared memory with other processes on host {} ({}): using sockets", rank_,
-              peer(rank_).hostName, opened.text);
+      logInfo(Subsystem::shm, "rank {}: no memory shared with other processes of host {} ({}): using sockets",
+              rank_, peer(rank_).hostName, opened.text.empty() ? "another rank failed" : opened.text);
       segment_.reset();
-      last = attachInProcess(offers_[static_cast<size_t>(members(rank_).front())].key + 2);
+      last = attachInProcess(Purpose::apart);
     }
     return exchangeReports(last, "make memory for the ranks of this process").status();
   }
 
-  static bool anyUnmapped(const std::vector<Report>& reports, const std::vector<int>& ranks) {
-    return std::any_of(ranks.begin(), ranks.end(), [&](int rank) {
-      return reports[static_cast<size_t>(rank)].outcome != Outcome::good;
-    });
+  /// Lowest ranks of the groups in which a rank has none of the group's memory.
+  std::set<int> failedGroups(const std::vector<Report>& reports) const {
+    std::set<int> groups;
+    for (size_t i = 0; i < reports.size(); ++i)
+      if (reports[i].outcome != Outcome::good) groups.insert(lowest_[i]);
+    return groups;
   }
-  static std::string firstReason(const std::vector<Report>& reports, const std::vector<int>& ranks) {
-    for (const int rank : ranks)
-      if (reports[static_cast<size_t>(rank)].outcome != Outcome::good)
-        return fmt::format("rank {}: {}", rank, reports[static_cast<size_t>(rank)].text);
+  /// Why it failed in this rank's group, of the first rank that says so.
+  std::string reasonIn(const std::vector<Report>& reports) const {
+    for (const int rank : members())
+      if (const Report& report = reports[static_cast<size_t>(rank)]; report.outcome != Outcome::good)
+        return fmt::format("rank {}: {}", rank, report.text);
     return {};
   }
 
   /// The lowest rank's part: a report that carries the name, or the reason why there is none.
   Report makeNamed() {
-    if (members(rank_).front() != rank_) return {};
+    if (lowest() != rank_) return {};
     const auto make = [&]() -> Status {
       TUTTI_ASSIGN(const auto shape, layout());
       if (shape.bytes() > kMaxNamedBytes)
-        return invalidUsage("a named segment of {} MiB is more than we reserve in /dev/shm", shape.bytes() >> 20);
+        return invalidUsage("a named segment of {} MiB is more than we reserve in /dev/shm",
+                            shape.bytes() >> 20);
       TUTTI_ASSIGN(auto file, MemoryFile::createNamed(shape.bytes()));
       TUTTI_ASSIGN(segment_, HostSegment::inFile(shape, std::move(file)));
-      const uint64_t key = offers_[static_cast<size_t>(rank_)].key + 1;
-      segment_->setTag(key);
-      return shareInProcess(key, [&]() -> Result<std::shared_ptr<HostSegment>> { return segment_; }).status();
+      segment_->setTag(key(Purpose::named));
+      return shareInProcess(key(Purpose::named),
+                            [&]() -> Result<std::shared_ptr<HostSegment>> { return segment_; })
+          .status();
     };
     if (Status status = make(); !status.isOk()) return {Outcome::unmapped, status.message()};
     return {Outcome::good, segment_->file().name()};
   }
 
-  Report openNamed(const Report& lowest) {
-    if (lowest.outcome != Outcome::good) return lowest;
+  Report openNamed(const Report& made) {
+    if (made.outcome != Outcome::good) return made;
     if (segment_) return {};
-    const uint64_t key = offers_[static_cast<size_t>(members(rank_).front())].key + 1;
-    auto shared = shareInProcess(key, [&]() -> Result<std::shared_ptr<HostSegment>> {
+    auto shared = shareInProcess(key(Purpose::named), [&]() -> Result<std::shared_ptr<HostSegment>> {
       TUTTI_ASSIGN(const auto shape, layout());
-      TUTTI_ASSIGN(auto file, MemoryFile::openNamed(lowest.text, shape.bytes()));
+      TUTTI_ASSIGN(auto file, MemoryFile::openNamed(made.text, shape.bytes()));
       TUTTI_ASSIGN(auto segment, HostSegment::inFile(shape, std::move(file)));
-      if (segment->tag() != key) return internalError("/dev/shm{} is another segment of that name", lowest.text);
+      if (segment->tag() != key(Purpose::named))
+        return internalError("/dev/shm{} is another segment of that name", made.text);
       return segment;
     });
     return take(std::move(shared), Outcome::unmapped);
@@ -289,7 +315,7 @@ class Joiner {
   const Deadline deadline_;
 
   std::vector<Offer> offers_;
-  std::vector<std::string> label_;  // by rank; equal labels: one group
+  std::vector<int> lowest_;  // by rank: the lowest rank of its group
   std::shared_ptr<HostSegment> segment_;
   std::unique_ptr<MemoryService> memory_;
   bool shmDisabled_ = false;

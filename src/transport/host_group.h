@@ -1,10 +1,11 @@
-// Which ranks share memory with this one, and that memory: what every rank of a communicator finds out together
-// when its endpoint is made.
+// Which ranks share memory with this one, and that memory: what every rank of a communicator finds out
+// together when its endpoint is made.
 //
 //   1. Everyone tells host, process, settings; the lowest rank of each host with several processes has made a
 //      memory file and offers it.
 //   2. The others fetch its descriptor and map it. Everyone tells whether that worked.
-//   3. Where it did not: the lowest rank makes a named segment in /dev/shm; the others open it; everyone tells
+//   3. Where it did not: the lowest rank makes a named segment in /dev/shm; the others open it; everyone
+//   tells
 //      again; the name is removed. Where that fails too, the host falls apart into its processes.
 //
 // All ranks see the same table after each step, so all come to the same groups without a coordinator.

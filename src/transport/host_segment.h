@@ -82,6 +82,10 @@ class HostSegment {
   /// A memory file, fresh or received; its length must be the layout's.
   static Result<std::shared_ptr<HostSegment>> inFile(const HostSegmentLayout& layout, MemoryFile file);
 
+  /// A number in the segment's first bytes by which named segments are told apart.
+  void setTag(uint64_t tag) { at<std::atomic<uint64_t>>(0)->store(tag, std::memory_order_release); }
+  uint64_t tag() const { return at<std::atomic<uint64_t>>(0)->load(std::memory_order_acquire); }
+
   /// The file that holds the segment (without memory when it is anonymous).
   MemoryFile& file() { return file_; }
 
@@ -120,9 +124,9 @@ class HostSegment {
   MemoryFile file_;
 };
 
-/// Finds the segment that another rank of this process made under the same key, or makes it with `make` (other
-/// ranks of the process that want the same segment wait meanwhile). Key: a random number that the ranks of a
-/// group agreed on.
+/// Finds the segment that another rank of this process made under the same key, or makes it with `make`
+/// (other ranks of the process that want the same segment wait meanwhile). Key: a random number that the
+/// ranks of a group agreed on.
 Result<std::shared_ptr<HostSegment>> shareInProcess(
     uint64_t key, const std::function<Result<std::shared_ptr<HostSegment>>()>& make);
 

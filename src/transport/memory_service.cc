@@ -20,7 +20,8 @@ constexpr uint64_t kSegmentFile = 0;
 constexpr size_t kReplyBytes = 16;  // u64 file id, u64 length
 constexpr std::chrono::seconds kReplyLimit{5};
 /// Files of peers that an endpoint keeps mapped. Beyond it, those that no call has used for a while go: their
-/// owners have probably freed them (ids are never used again), or use so many that mapping again is the price.
+/// owners have probably freed them (ids are never used again), or use so many that mapping again is the
+/// price.
 constexpr size_t kMaxFiles = 1024;
 constexpr std::chrono::seconds kUnusedFor{60};
 
@@ -33,7 +34,8 @@ Result<std::shared_ptr<AuthListener>> processListener() {
   if (owner == processToken()) {
     if (auto listener = known.lock()) return listener;
   }
-  const auto address = SocketAddress::abstractUnix(fmt::format("tutti-{}-{:016x}", ::getpid(), randomU64()));
+  TUTTI_ASSIGN(const uint64_t number, randomU64());
+  const auto address = SocketAddress::abstractUnix(fmt::format("tutti-{}-{:016x}", ::getpid(), number));
   TUTTI_ASSIGN(auto listener, AuthListener::listen({address}));
   owner = processToken();
   known = listener;
@@ -65,13 +67,12 @@ const tuttiHostRuntime_v1* runtimeOrNull() {
 Result<std::unique_ptr<MemoryService>> MemoryService::start(const Secret& secret) {
   std::unique_ptr<MemoryService> service(new MemoryService);
   TUTTI_ASSIGN(service->listener_, processListener());
-  do {
-    service->address_.service = randomU64();
-  } while (service->address_.service == 0);
-  service->address_.socket = service->listener_->addresses().front();
-  TUTTI_TRY(service->listener_->offer(
-      service->address_.service, secret,
-      [self = service.get()](AcceptedConnection connection) { self->answer(std::move(connection)); }));
+  TUTTI_ASSIGN(uint64_t number, randomU64());
+  number |= 1;  // never 0
+  TUTTI_TRY(service->listener_->offer(number, secret, [self = service.get()](AcceptedConnection connection) {
+    self->answer(std::move(connection));
+  }));
+  service->address_ = {service->listener_->addresses().front(), number};
   return service;
 }
 
@@ -98,7 +99,8 @@ BufferDescriptor MemoryService::describe(const void* pointer) {
   descriptor.address = reinterpret_cast<uint64_t>(pointer);
   const tuttiHostRuntime_v1* runtime = runtimeOrNull();
   tuttiMemoryFileRef ref{};
-  if (pointer == nullptr || runtime == nullptr || runtime->memoryFileOf(pointer, &ref) != 0) return descriptor;
+  if (pointer == nullptr || runtime == nullptr || runtime->memoryFileOf(pointer, &ref) != 0)
+    return descriptor;
   descriptor.fileId = ref.fileId;
   descriptor.fileBytes = ref.fileBytes;
   descriptor.offset = ref.offset;
@@ -119,7 +121,8 @@ void MemoryService::answer(AcceptedConnection connection) {
   const uint64_t fileId = request.u64();
   Status status = request.finished() ? send(connection, fileId) : invalidUsage("malformed request");
   // Without an answer the requester finds the connection closed, and reports that.
-  if (!status.isOk()) logWarn("request for memory file {} of this process refused: {}", fileId, status.message());
+  if (!status.isOk())
+    logWarn("request for memory file {} of this process refused: {}", fileId, status.message());
 }
 
 Status MemoryService::send(const AcceptedConnection& connection, uint64_t fileId) {
@@ -157,8 +160,9 @@ Status MemoryService::send(const AcceptedConnection& connection, uint64_t fileId
   return sendDescriptor(connection.fd.get(), copy.get(), reply, Deadline::after(kReplyLimit), nullptr);
 }
 
-Result<MemoryFile> fetchMemoryFile(const PeerInfo& owner, const MemoryServiceAddress& from, const Secret& secret,
-                                   uint64_t fileId, size_t bytes, Deadline deadline, const FaultState* faults) {
+Result<MemoryFile> fetchMemoryFile(const PeerInfo& owner, const MemoryServiceAddress& from,
+                                   const Secret& secret, uint64_t fileId, size_t bytes, Deadline deadline,
+                                   const FaultState* faults) {
   const auto fetch = [&]() -> Result<MemoryFile> {
     if (from.service == 0) return invalidUsage("it passes no memory files");
     const std::string request = WireWriter().u64(fileId).bytes();
@@ -172,15 +176,17 @@ Result<MemoryFile> fetchMemoryFile(const PeerInfo& owner, const MemoryServiceAdd
       return internalError("got file {} of {} bytes, wanted {} bytes", gotId, gotBytes, bytes);
     return MemoryFile::attach(std::move(received.fd), bytes);
   };
-  return fetch().withContext("memory file {} of rank {} (host {}, process {})", fileId, owner.rank, owner.hostName,
-                             owner.pid);
+  return fetch().withContext("memory file {} of rank {} (host {}, process {})", fileId, owner.rank,
+                             owner.hostName, owner.pid);
 }
 
-Result<std::byte*> PeerMemory::map(const PeerInfo& owner, const MemoryServiceAddress& from, const Secret& secret,
-                                   const BufferDescriptor& buffer, Deadline deadline, const FaultState* faults) {
+Result<std::byte*> PeerMemory::map(const PeerInfo& owner, const MemoryServiceAddress& from,
+                                   const Secret& secret, const BufferDescriptor& buffer, Deadline deadline,
+                                   const FaultState* faults) {
   if (buffer.fileId == 0)
-    return invalidUsage("the buffer of rank {} (host {}) is not in a memory file, so no other process can use it",
-                        owner.rank, owner.hostName);
+    return invalidUsage(
+        "the buffer of rank {} (host {}) is not in a memory file, so no other process can use it", owner.rank,
+        owner.hostName);
   if (buffer.offset > buffer.fileBytes)
     return internalError("the buffer of rank {} (host {}) lies at {} in a file of {} bytes", owner.rank,
                          owner.hostName, buffer.offset, buffer.fileBytes);
@@ -200,7 +206,8 @@ Result<std::byte*> PeerMemory::map(const PeerInfo& owner, const MemoryServiceAdd
   {
     const std::lock_guard lock(mappings.mutex);
     std::erase_if(mappings.byFile, [](const auto& entry) { return entry.second.expired(); });
-    if (const auto known = mappings.byFile.find(key); known != mappings.byFile.end()) file = known->second.lock();
+    if (const auto known = mappings.byFile.find(key); known != mappings.byFile.end())
+      file = known->second.lock();
   }
   if (!file) {
     TUTTI_ASSIGN(MemoryFile fetched,

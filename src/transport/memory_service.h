@@ -1,5 +1,5 @@
-// Memory that passes between processes of one host: who answers for the files of this process, and the files of
-// peers that are mapped here.
+// Memory that passes between processes of one host: who answers for the files of this process, and the files
+// of peers that are mapped here.
 //
 //   rank 3, process A                                    rank 0, process B
 //   map(peer 0, {fileId 7, offset})
@@ -7,8 +7,8 @@
 //     <-- descriptor of file 7 ----------------------    (asks the runtime, duplicates, sends, closes)
 //     map the file, keep it for next time
 //
-// Abstract Unix sockets are used: no file system, nothing left behind, and reachable exactly inside the network
-// namespace, which is part of what makes two processes "the same host".
+// Abstract Unix sockets are used: no file system, nothing left behind, and reachable exactly inside the
+// network namespace, which is part of what makes two processes "the same host".
 #pragma once
 
 #include <chrono>
@@ -68,11 +68,12 @@ class MemoryService {
 };
 
 /// Fetches the descriptor of a peer's file and maps it. fileId 0 is the host segment. Errors name the owner.
-Result<MemoryFile> fetchMemoryFile(const PeerInfo& owner, const MemoryServiceAddress& from, const Secret& secret,
-                                   uint64_t fileId, size_t bytes, Deadline deadline, const FaultState* faults);
+Result<MemoryFile> fetchMemoryFile(const PeerInfo& owner, const MemoryServiceAddress& from,
+                                   const Secret& secret, uint64_t fileId, size_t bytes, Deadline deadline,
+                                   const FaultState* faults);
 
-/// The files of peers that one endpoint has mapped. Endpoints of one process that want the same file share one
-/// mapping. One thread at a time.
+/// The files of peers that one endpoint has mapped. Endpoints of one process that want the same file share
+/// one mapping. One thread at a time.
 class PeerMemory {
  public:
   /// Address here of the buffer that `owner` described.

@@ -1,5 +1,6 @@
 #include "transport/message_transport.h"
 
+#include <poll.h>
 #include <sys/epoll.h>
 
 #include <algorithm>
@@ -22,8 +23,10 @@ namespace {
 constexpr std::chrono::seconds kStuckLimit{60};
 
 uint64_t keyOf(const LaneId& id, int channels) {
-  const auto connection = (static_cast<uint64_t>(id.peer) * static_cast<uint64_t>(channels) +
-                           static_cast<uint64_t>(id.channel)) * kEndpointPorts + static_cast<uint64_t>(id.port);
+  const auto connection =
+      (static_cast<uint64_t>(id.peer) * static_cast<uint64_t>(channels) + static_cast<uint64_t>(id.channel)) *
+          kEndpointPorts +
+      static_cast<uint64_t>(id.port);
   return connection * 2 + (id.sends ? 1 : 0);
 }
 
@@ -51,13 +54,15 @@ Result<MessageTransport::Address> MessageTransport::Address::decode(std::string_
   if (!reader.ok()) return internalError("malformed data address of {} bytes", bytes.size());
   while (!rest.empty()) {
     address.sockets.push_back(SocketAddress::decode(rest));
-    if (!address.sockets.back().isValid()) return internalError("malformed data address of {} bytes", bytes.size());
+    if (!address.sockets.back().isValid())
+      return internalError("malformed data address of {} bytes", bytes.size());
   }
   return address;
 }
 
-MessageTransport::MessageTransport(const std::vector<PeerInfo>& peers, int rank, const EndpointOptions& options,
-                                   Doorbell* bell, std::shared_ptr<FaultState> faults)
+MessageTransport::MessageTransport(const std::vector<PeerInfo>& peers, int rank,
+                                   const EndpointOptions& options, Doorbell* bell,
+                                   std::shared_ptr<FaultState> faults)
     : peers_(peers),
       rank_(rank),
       options_(options),
@@ -65,8 +70,9 @@ MessageTransport::MessageTransport(const std::vector<PeerInfo>& peers, int rank,
       bell_(bell),
       faults_(std::move(faults)) {}
 
-Result<std::unique_ptr<MessageTransport>> MessageTransport::listen(const std::vector<PeerInfo>& peers, int rank,
-                                                                   const EndpointOptions& options, Doorbell* bell,
+Result<std::unique_ptr<MessageTransport>> MessageTransport::listen(const std::vector<PeerInfo>& peers,
+                                                                   int rank, const EndpointOptions& options,
+                                                                   Doorbell* bell,
                                                                    std::shared_ptr<FaultState> faults) {
   std::unique_ptr<MessageTransport> transport(
       new MessageTransport(peers, rank, options, bell, std::move(faults)));
@@ -173,10 +179,11 @@ Status MessageTransport::accept(AcceptedConnection& connection) {
   const int port = hello.i32();
   if (!hello.finished() || source < 0 || source >= static_cast<int>(peers_.size()) || destination != rank_ ||
       channel < 0 || channel >= options_.channels || port < 0 || port >= kEndpointPorts)
-    return remoteError("it asks for a connection that does not exist (rank {} to {}, channel {}, port {})", source,
-                       destination, channel, port);
+    return remoteError("it asks for a connection that does not exist (rank {} to {}, channel {}, port {})",
+                       source, destination, channel, port);
   TUTTI_ASSIGN(NetLane* const found, lane({source, channel, port, false}));
-  if (found->connected()) return remoteError("rank {} is connected already on channel {} port {}", source, channel, port);
+  if (found->connected())
+    return remoteError("rank {} is connected already on channel {} port {}", source, channel, port);
   return attach(found, std::make_unique<SocketReceiver>(std::move(connection.fd), connection.peer.text()));
 }
 
@@ -227,8 +234,8 @@ bool MessageTransport::pumpAll() {
 void MessageTransport::raise(const NetLane* lane, const Status& status) {
   const LaneId& id = lane->id();
   faults_->raise(status.withContext("rank {}: {} {} on channel {} port {}", rank_,
-                                    id.sends ? "sending to" : "receiving from", describePeer(id.peer), id.channel,
-                                    id.port));
+                                    id.sends ? "sending to" : "receiving from", describePeer(id.peer),
+                                    id.channel, id.port));
   bell_->ring();
 }
 
@@ -271,15 +278,14 @@ void MessageTransport::deliverPending() {
       });
       if (waiting == 0 || faults_->stopped()) return;
       if (stuck.passed()) {
-        logWarn("rank {}: {} data connections dropped with messages that their peers did not take within {} s",
-                rank_, waiting, kStuckLimit.count());
+        logWarn(
+            "rank {}: {} data connections dropped with messages that their peers did not take within {} s",
+            rank_, waiting, kStuckLimit.count());
         return;
       }
     }
     // Connections may still come up, so look again every few milliseconds, whatever epoll says.
-    epoll_event event{};
-    (void)waitFor(epoll_.get(), POLLIN, Deadline::after(std::chrono::milliseconds(5)), faults_.get());
-    (void)event;
+    waitFor(epoll_.get(), POLLIN, Deadline::after(std::chrono::milliseconds(5)), faults_.get()).ignore();
   }
 }
 

@@ -1,8 +1,8 @@
 // The message connections of one endpoint: their rings, who works on them when, and how they come up.
 //
-//   running thread            progress() ------\
-//                                               >  one lock  >  pump all lanes  >  sockets
-//   service thread (parked)   epoll ----------/
+//   running thread            progress() ------+
+//                                              +-> one lock -> pump all lanes -> sockets
+//   service thread (parked)   epoll -----------+
 //
 // While the rank's thread runs a collective it moves the lanes itself (take()). Before it sleeps or leaves it
 // parks them: the service thread then watches the sockets, moves the lanes and rings the rank's bell. An idle
@@ -18,6 +18,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "base/auth_connector.h"
 #include "base/fault_state.h"
 #include "base/handshake.h"
 #include "base/hmac.h"
@@ -28,8 +29,6 @@
 #include "transport/pump.h"
 
 namespace tutti {
-
-class SocketConnector;
 
 class MessageTransport {
  public:
@@ -67,8 +66,8 @@ class MessageTransport {
   void take();
 
  private:
-  MessageTransport(const std::vector<PeerInfo>& peers, int rank, const EndpointOptions& options, Doorbell* bell,
-                   std::shared_ptr<FaultState> faults);
+  MessageTransport(const std::vector<PeerInfo>& peers, int rank, const EndpointOptions& options,
+                   Doorbell* bell, std::shared_ptr<FaultState> faults);
   Status openListener();
   void accepted(AcceptedConnection connection);
   Status accept(AcceptedConnection& connection);
@@ -97,11 +96,10 @@ class MessageTransport {
   bool closing_ = false;
   std::unordered_map<uint64_t, std::unique_ptr<NetLane>> lanes_;
   std::vector<NetLane*> connected_;
-  std::vector<std::unique_ptr<SocketConnector>> connectors_;
-  UniqueFd epoll_;  // edge-triggered, over all connections
-  IoService::Id watch_ = 0;  // of epoll_
-  bool parked_ = true;
-  bool armed_ = false;               // watch_ wants events
+  std::vector<std::unique_ptr<AuthConnector>> connectors_;
+  UniqueFd epoll_;                   // edge-triggered, over all connections
+  IoService::Id watch_ = 0;          // of epoll_
+  std::atomic<bool> parked_{true};   // cleared without the lock
   std::atomic<bool> active_{false};  // there is a connected lane
 };
 

@@ -54,8 +54,8 @@ class NetConnection {
   /// After a receive into memory of a device: makes the data visible to it. Host memory needs nothing.
   virtual Status flush(void* buffer, size_t bytes, NetMemory memory) = 0;
 
-  /// A descriptor to watch with edge-triggered epoll for `watchedEvents`, -1 when there is none (then the owner
-  /// polls); what epoll reports must be handed to onEvents.
+  /// A descriptor to watch with edge-triggered epoll for `watchedEvents`, -1 when there is none (then the
+  /// owner polls); what epoll reports must be handed to onEvents.
   virtual int descriptor() const = 0;
   virtual uint32_t watchedEvents() const = 0;
   virtual void onEvents(uint32_t events) = 0;

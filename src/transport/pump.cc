@@ -25,9 +25,10 @@ NetLane::~NetLane() {
   if (connection_ && memory_.handle != nullptr) connection_->deregisterMemory(memory_);
 }
 
-Status NetLane::connect(std::unique_ptr<NetConnection> connection) {
+Status NetLane::connect(std::unique_ptr<NetConnection> connection, uint64_t guard) {
   TUTTI_ASSIGN(memory_, connection->registerMemory(ring_.slots(), kFifoSlots * ring_.slotBytes()));
   connection_ = std::move(connection);
+  guard_ = guard;
   return Status::ok();
 }
 
@@ -90,8 +91,8 @@ Status ReceiveLane::move(bool* moved) {
     userBell_->ring();
     *moved = true;
   }
-  // A peer that ends without destroying its communicator has still sent what is in the ring: it may be all that
-  // the executor needs.
+  // A peer that ends without destroying its communicator has still sent what is in the ring: it may be all
+  // that the executor needs.
   return head == done_ ? held_ : Status::ok();
 }
 

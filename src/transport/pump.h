@@ -32,7 +32,8 @@ class LocalRing {
   size_t slotBytes() const { return slotBytes_; }
 
  private:
-  LocalRing(std::byte* base, size_t bytes, size_t slotBytes) : base_(base), bytes_(bytes), slotBytes_(slotBytes) {}
+  LocalRing(std::byte* base, size_t bytes, size_t slotBytes)
+      : base_(base), bytes_(bytes), slotBytes_(slotBytes) {}
   std::byte* base_;
   size_t bytes_;
   size_t slotBytes_;
@@ -46,8 +47,8 @@ struct LaneId {
   bool sends = false;
 };
 
-/// One ring and its connection. The executor's end of the ring may be used by one thread and everything here by
-/// another at the same time; calls here must be serialized.
+/// One ring and its connection. The executor's end of the ring may be used by one thread and everything here
+/// by another at the same time; calls here must be serialized.
 class NetLane {
  public:
   virtual ~NetLane();
@@ -57,7 +58,9 @@ class NetLane {
   const LaneId& id() const { return id_; }
   bool connected() const { return connection_ != nullptr; }
   NetConnection* connection() const { return connection_.get(); }
-  Status connect(std::unique_ptr<NetConnection> connection);
+  /// `guard` is kept for the owner: what it registered for the connection's descriptor.
+  Status connect(std::unique_ptr<NetConnection> connection, uint64_t guard);
+  uint64_t guard() const { return guard_; }
   /// Moves what can be moved without blocking, and sets *moved when anything was. A failure is final and is
   /// returned once.
   Status pump(bool* moved);
@@ -75,6 +78,7 @@ class NetLane {
   Doorbell* userBell_;  // of the rank whose executor works on the other end of the ring
   Doorbell noBell_;     // the executor's end rings this one; nobody sleeps on it
   std::unique_ptr<NetConnection> connection_;
+  uint64_t guard_ = 0;
   NetMemory memory_;
   uint64_t posted_ = 0;  // slots given to the connection
   uint64_t done_ = 0;    // slots that it is done with

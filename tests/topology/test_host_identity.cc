@@ -26,7 +26,8 @@ std::string outputOfChild(Child&& child) {
   ::close(ends[1]);
   char buffer[1024];
   std::string text;
-  for (ssize_t n; (n = ::read(ends[0], buffer, sizeof(buffer))) > 0;) text.append(buffer, static_cast<size_t>(n));
+  for (ssize_t n; (n = ::read(ends[0], buffer, sizeof(buffer))) > 0;)
+    text.append(buffer, static_cast<size_t>(n));
   ::close(ends[0]);
   int status = -1;
   EXPECT_EQ(::waitpid(pid, &status, 0), pid);

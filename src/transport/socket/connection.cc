@@ -56,7 +56,8 @@ Status SocketSender::writePending() {
     for (uint64_t i = done_; i < posted_; ++i) {
       Operation& operation = operations_[i % kNetRequests];
       if (skip < sizeof(StreamHeader)) {
-        parts[count++] = {reinterpret_cast<std::byte*>(&operation.header) + skip, sizeof(StreamHeader) - skip};
+        parts[count++] = {reinterpret_cast<std::byte*>(&operation.header) + skip,
+                          sizeof(StreamHeader) - skip};
         skip = 0;
       } else {
         skip -= sizeof(StreamHeader);
@@ -179,15 +180,16 @@ Status SocketReceiver::beginMessage() {
   header = {le32toh(header.sequence), le32toh(header.length)};
   const auto expected = static_cast<uint32_t>(done_);
   if (header.sequence != expected)
-    return streamError(fmt::format("message {} came where {} was due: the stream is broken", header.sequence, expected));
+    return streamError(
+        fmt::format("message {} came where {} was due: the stream is broken", header.sequence, expected));
   if (header.length == kGoodbye) {
     peerLeft_ = true;
     return Status::ok();
   }
   Operation& operation = operations_[done_ % kNetRequests];
   if (header.length > operation.capacity)
-    return streamError(fmt::format("message {} has {} bytes, more than the {} that a slot holds", header.sequence,
-                                   header.length, operation.capacity));
+    return streamError(fmt::format("message {} has {} bytes, more than the {} that a slot holds",
+                                   header.sequence, header.length, operation.capacity));
   operation.length = header.length;
   operation.received = 0;
   inMessage_ = true;

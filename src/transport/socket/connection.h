@@ -75,7 +75,7 @@ class SocketSender final : public SocketConnection {
   std::array<Operation, kNetRequests> operations_;
   uint64_t posted_ = 0;
   uint64_t done_ = 0;
-  size_t written_ = 0;  // of operation done_, header included
+  size_t written_ = 0;    // of operation done_, header included
   bool blocked_ = false;  // the kernel's buffer was full; an event says when it has room
   bool look_ = true;      // something may have come on the reverse direction
   size_t reverseBytes_ = 0;
