@@ -134,9 +134,12 @@ Result<FifoReceiver*> MessageTransport::receiver(int peer, int channel, int port
 Result<FifoSender*> MessageTransport::sender(int peer, int channel, int port) {
   const LaneId id{peer, channel, port, true};
   NetLane* made = nullptr;
+  std::vector<std::unique_ptr<AuthConnector>> finished;  // destroyed without the lock, which they may want
   {
     const std::lock_guard lock(mutex_);
-    std::erase_if(connectors_, [](const auto& connector) { return connector->finished(); });
+    for (auto& connector : connectors_)
+      if (connector->finished()) finished.push_back(std::move(connector));
+    std::erase(connectors_, nullptr);
     const bool known = lanes_.count(keyOf(id, options_.channels)) != 0;
     TUTTI_ASSIGN(made, lane(id));
     if (known) return static_cast<SendLane*>(made)->user();
