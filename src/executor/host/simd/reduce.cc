@@ -51,7 +51,7 @@ Reducer::Reducer(const ReductionSpec& spec, SimdTarget target)
 
 void Reducer::run(const std::byte* const* sources, int32_t sourceCount, std::byte* const* destinations,
                   int32_t destinationCount, size_t bytes, Scaled scaled, bool finalize, bool stream) const {
-  if (!hasScale_) scaled = Scaled::none;
+  if (!hasScale_ || (scaled == Scaled::rest && sourceCount < 2)) scaled = Scaled::none;
   const uint64_t divisor = finalize ? divisor_ : 1;
   if (sourceCount == 1 && scaled == Scaled::none && divisor == 1) {
     return copyToMany(destinations, destinationCount, sources[0], bytes, stream, target_);
