@@ -170,7 +170,7 @@ TEST(LargeCalls, MoveSeveralMegabytesThroughOrdinarySlots) {
   std::vector<Call> calls;
   for (const Call& form : everything(3)) {
     Call call = form;
-    call.count = 1'000'003 / (holdsAllBlocks(call.collective, Buffer::output) ? 3 : 1);
+    call.count = 400'003 / (holdsAllBlocks(call.collective, Buffer::output) ? 3 : 1);
     call.channels = 2;
     calls.push_back(call);
   }

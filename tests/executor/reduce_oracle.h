@@ -148,8 +148,9 @@ inline std::vector<std::byte> reduce(const ReductionSpec& spec, const std::vecto
     return result;
   }
   const auto each = [&]<typename T>(T, auto&& function) {
+    std::vector<T> values;
     for (size_t i = 0; i < elements; ++i) {
-      std::vector<T> values;
+      values.clear();
       for (const std::byte* source : sources) values.push_back(loadAs<T>(source, i));
       const T value = function(values);
       std::memcpy(result.data() + i * sizeof(T), &value, sizeof(T));

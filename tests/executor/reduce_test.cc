@@ -162,7 +162,7 @@ TEST_P(EveryType, GivesTheOraclesBitsOnEveryTargetAlignmentAndLength) {
   const auto type = static_cast<ncclDataType_t>(GetParam());
   std::mt19937_64 random(1000u + static_cast<unsigned>(type));
   for (const Reduction op : kOps) {
-    for (int i = 0; i < 60; ++i) {
+    for (int i = 0; i < 200; ++i) {
       runCase(randomCase(type, op, random), random);
       if (HasFatalFailure()) return;
     }
