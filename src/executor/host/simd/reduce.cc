@@ -72,10 +72,7 @@ void Reducer::run(const std::byte* const* sources, int32_t sourceCount, std::byt
 
 void copyToMany(std::byte* const* destinations, int32_t count, const std::byte* source, size_t bytes, bool stream,
                 SimdTarget target) {
-  if (count == 1 && !stream) {
-    if (destinations[0] != source) std::memcpy(destinations[0], source, bytes);
-    return;
-  }
+  if (count == 1 && destinations[0] == source) return;
   KernelArguments arguments;
   arguments.sources = &source;
   arguments.destinations = destinations;
