@@ -18,7 +18,8 @@ class Reduce : public Collective {
     return {{0, shape.recv, kResult, 0}};
   }
   ncclResult_t enqueue(const Call& call) const override {
-    return ncclReduce(call.send, call.recv, call.count, call.type, call.op, call.root, call.comm, call.stream);
+    return ncclReduce(call.send, call.recv, call.count, call.type, call.op, call.root, call.comm,
+                      call.stream);
   }
 };
 

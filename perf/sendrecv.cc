@@ -4,8 +4,8 @@
 namespace tutti::perf {
 namespace {
 
-/// Every rank sends to the next and receives from the one before it. Sending and receiving in one buffer would be a
-/// race, so there is no in-place form.
+/// Every rank sends to the next and receives from the one before it. Sending and receiving in one buffer
+/// would be a race, so there is no in-place form.
 class SendRecv : public Collective {
  public:
   const char* name() const override { return "sendrecv_perf"; }
@@ -22,7 +22,8 @@ class SendRecv : public Collective {
     const int previous = (call.rank + call.ranks - 1) % call.ranks;
     if (const ncclResult_t result = ncclGroupStart(); result != ncclSuccess) return result;
     const ncclResult_t sent = ncclSend(call.send, call.count, call.type, next, call.comm, call.stream);
-    const ncclResult_t received = ncclRecv(call.recv, call.count, call.type, previous, call.comm, call.stream);
+    const ncclResult_t received =
+        ncclRecv(call.recv, call.count, call.type, previous, call.comm, call.stream);
     const ncclResult_t end = ncclGroupEnd();
     if (sent != ncclSuccess) return sent;
     return received != ncclSuccess ? received : end;

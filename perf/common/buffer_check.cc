@@ -38,7 +38,8 @@ Outcome BufferCheck::write(std::byte* target, const Tile& tile, uint64_t first, 
   return Outcome::ok();
 }
 
-Outcome BufferCheck::compare(const std::byte* source, const Tile& tile, uint64_t first, size_t count, uint64_t& wrong) {
+Outcome BufferCheck::compare(const std::byte* source, const Tile& tile, uint64_t first, size_t count,
+                             uint64_t& wrong) {
   const auto width = static_cast<size_t>(tile.elementBytes());
   for (size_t done = 0; done < count;) {
     const size_t piece = std::min(count - done, kStagingBytes / width);
@@ -66,15 +67,18 @@ Outcome BufferCheck::compareMark(const std::byte* source, size_t bytes, uint64_t
 Outcome BufferCheck::fill(const Subject& subject) {
   RankState& state = *subject.state;
   const auto width = static_cast<size_t>(subject.width());
-  if (const Outcome outcome = checkCuda(cudaSetDevice(state.device), "cudaSetDevice"); !outcome.isOk()) return outcome;
-  const size_t marked = static_cast<size_t>(job_.options.misalign) * width + usedRecvElements(subject) * width +
-                        Job::kGuardBytes;
-  if (const Outcome outcome = checkCuda(cudaMemset(state.recv.data(), kMark, marked), "cudaMemset"); !outcome.isOk())
+  if (const Outcome outcome = checkCuda(cudaSetDevice(state.device), "cudaSetDevice"); !outcome.isOk())
+    return outcome;
+  const size_t marked = static_cast<size_t>(job_.options.misalign) * width +
+                        usedRecvElements(subject) * width + Job::kGuardBytes;
+  if (const Outcome outcome = checkCuda(cudaMemset(state.recv.data(), kMark, marked), "cudaMemset");
+      !outcome.isOk())
     return outcome;
   const Pointers pointers = pointersOf(subject, job_.options.misalign);
   if (subject.shape.send > 0) {
     const auto tile = tileOf(subject, state.groupRank, subject.shape.send);
-    if (const Outcome outcome = write(pointers.send, *tile, 0, subject.shape.send); !outcome.isOk()) return outcome;
+    if (const Outcome outcome = write(pointers.send, *tile, 0, subject.shape.send); !outcome.isOk())
+      return outcome;
   }
   // The rank's stream does not wait for the null stream, which the copies above used.
   return checkCuda(cudaStreamSynchronize(nullptr), "cudaStreamSynchronize");
@@ -83,14 +87,16 @@ Outcome BufferCheck::fill(const Subject& subject) {
 Outcome BufferCheck::countWrong(const Subject& subject, uint64_t& wrong) {
   RankState& state = *subject.state;
   const auto width = static_cast<size_t>(subject.width());
-  if (const Outcome outcome = checkCuda(cudaSetDevice(state.device), "cudaSetDevice"); !outcome.isOk()) return outcome;
+  if (const Outcome outcome = checkCuda(cudaSetDevice(state.device), "cudaSetDevice"); !outcome.isOk())
+    return outcome;
   const Pointers pointers = pointersOf(subject, job_.options.misalign);
   size_t covered = 0;
   for (const Segment& segment :
        job_.collective.expected(subject.shape, state.groupRank, state.groupSize, subject.root)) {
     const auto tile = tileOf(subject, segment.which, segment.first + segment.count);
     const std::byte* got = pointers.recv + segment.offset * width;
-    if (const Outcome outcome = compare(got, *tile, segment.first, segment.count, wrong); !outcome.isOk()) return outcome;
+    if (const Outcome outcome = compare(got, *tile, segment.first, segment.count, wrong); !outcome.isOk())
+      return outcome;
     covered = std::max(covered, segment.offset + segment.count);
   }
   const size_t shift = static_cast<size_t>(job_.options.misalign) * width;
@@ -98,7 +104,8 @@ Outcome BufferCheck::countWrong(const Subject& subject, uint64_t& wrong) {
   // In place, the rest of the buffer is input.
   const size_t marked = subject.inPlace ? usedRecvElements(subject) : covered;
   const size_t markedBytes = (usedRecvElements(subject) - marked) * width + Job::kGuardBytes;
-  if (const Outcome outcome = compareMark(base + marked * width, markedBytes, wrong); !outcome.isOk()) return outcome;
+  if (const Outcome outcome = compareMark(base + marked * width, markedBytes, wrong); !outcome.isOk())
+    return outcome;
   if (const Outcome outcome = compareMark(state.recv.data(), shift, wrong); !outcome.isOk()) return outcome;
 
   if (subject.inPlace || subject.shape.send * width > kCheckedInputBytes || subject.shape.send == 0)

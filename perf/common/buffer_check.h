@@ -36,8 +36,8 @@ class BufferCheck {
 
   /// Inputs in place, everything else marked.
   Outcome fill(const Subject& subject);
-  /// How many elements are wrong: results, parts that must be untouched, the guard behind the buffer (each byte of
-  /// it counts as one), and, for smaller calls, the input.
+  /// How many elements are wrong: results, parts that must be untouched, the guard behind the buffer (each
+  /// byte of it counts as one), and, for smaller calls, the input.
   Outcome countWrong(const Subject& subject, uint64_t& wrong);
 
  private:

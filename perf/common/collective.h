@@ -11,8 +11,8 @@
 
 namespace tutti::perf {
 
-/// Element counts of one call. Buffers in place start at the same address: `inPlaceSend` and `inPlaceRecv` are the
-/// offsets, in elements, of the two in that one buffer.
+/// Element counts of one call. Buffers in place start at the same address: `inPlaceSend` and `inPlaceRecv`
+/// are the offsets, in elements, of the two in that one buffer.
 struct CallShape {
   size_t send = 0;   // elements that a rank sends
   size_t recv = 0;   // elements that a rank receives
@@ -22,8 +22,8 @@ struct CallShape {
   size_t total = 0;  // what "size" and the bandwidth mean
 };
 
-/// Expected contents of a part of the receive buffer: `count` elements from `offset` are elements 'first' and on of
-/// the tile `which` (a rank's contribution, or kResult).
+/// Expected contents of a part of the receive buffer: `count` elements from `offset` are elements 'first' and
+/// on of the tile `which` (a rank's contribution, or kResult).
 struct Segment {
   size_t offset = 0;
   size_t count = 0;
@@ -64,8 +64,8 @@ class Collective {
   virtual ncclResult_t enqueue(const Call& call) const = 0;
 };
 
-/// The elements of one rank's block when `elements` are divided among `ranks`: rounded down to whole 16-byte units
-/// where that leaves something, as nccl-tests does.
+/// The elements of one rank's block when `elements` are divided among `ranks`: rounded down to whole 16-byte
+/// units where that leaves something, as nccl-tests does.
 size_t blockElements(size_t elements, size_t typeBytes, int ranks);
 
 }  // namespace tutti::perf

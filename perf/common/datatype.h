@@ -35,7 +35,8 @@ std::span<const DataType> dataTypes();
 /// Null when there is no such name. Takes NCCL's other names too: "char", "int", "float16", ...
 const DataType* findDataType(std::string_view name);
 
-/// The nearest value of a floating type, ties to even; beyond the largest: infinity, or NaN where the type has none.
+/// The nearest value of a floating type, ties to even; beyond the largest: infinity, or NaN where the type
+/// has none.
 uint64_t encodeFloat(const DataType& type, double value);
 double decodeFloat(const DataType& type, uint64_t bits);
 /// False for NaN and infinity.

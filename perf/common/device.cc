@@ -29,8 +29,9 @@ Outcome DeviceBuffer::allocate(Source source, size_t bytes, DeviceBuffer& buffer
   bytes = std::max<size_t>(bytes, 1);
   void* data = nullptr;
   const std::string size = " of " + std::to_string(bytes) + " bytes";
-  const Outcome outcome = source == Source::nccl ? checkNccl(ncclMemAlloc(&data, bytes), "ncclMemAlloc" + size)
-                                                 : checkCuda(cudaMalloc(&data, bytes), "cudaMalloc" + size);
+  const Outcome outcome = source == Source::nccl
+                              ? checkNccl(ncclMemAlloc(&data, bytes), "ncclMemAlloc" + size)
+                              : checkCuda(cudaMalloc(&data, bytes), "cudaMalloc" + size);
   if (!outcome.isOk()) return outcome;
   DeviceBuffer fresh;
   fresh.source_ = source;
@@ -47,8 +48,8 @@ Stream::~Stream() {
 Outcome Stream::create(bool null, Stream& stream) {
   Stream fresh;
   if (!null) {
-    const Outcome outcome =
-        checkCuda(cudaStreamCreateWithFlags(&fresh.stream_, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
+    const Outcome outcome = checkCuda(cudaStreamCreateWithFlags(&fresh.stream_, cudaStreamNonBlocking),
+                                      "cudaStreamCreateWithFlags");
     if (!outcome.isOk()) return outcome;
   }
   stream = std::move(fresh);

@@ -96,7 +96,8 @@ Outcome Job::assignRanks() {
   int first = before * perProcess;
   if (const char* text = std::getenv("NCCL_TESTS_DEVICE")) {
     const auto value = parseNumber(text, 65535);
-    if (!value) return Outcome::failure("NCCL_TESTS_DEVICE=" + std::string(text) + ": expected a device number");
+    if (!value)
+      return Outcome::failure("NCCL_TESTS_DEVICE=" + std::string(text) + ": expected a device number");
     first += static_cast<int>(*value);
   }
   ranks_.resize(static_cast<size_t>(perProcess));
@@ -119,7 +120,8 @@ Outcome Job::exchangeInfos() {
     info.device = state.device;
     cudaDeviceProp properties{};
     const std::string what = "cudaGetDeviceProperties of device " + std::to_string(state.device);
-    if (const Outcome outcome = checkCuda(cudaGetDeviceProperties(&properties, state.device), what); !outcome.isOk())
+    if (const Outcome outcome = checkCuda(cudaGetDeviceProperties(&properties, state.device), what);
+        !outcome.isOk())
       return outcome;
     std::snprintf(info.pci, sizeof info.pci, "%04x:%02x:%02x", static_cast<unsigned>(properties.pciDomainID),
                   static_cast<unsigned>(properties.pciBusID), static_cast<unsigned>(properties.pciDeviceID));
@@ -146,7 +148,8 @@ Outcome Job::exchangeIds() {
   std::vector<ncclUniqueId> mine(ranks_.size());
   for (size_t i = 0; i < ranks_.size(); ++i) {
     if (ranks_[i].groupRank != 0) continue;
-    if (const Outcome outcome = checkNccl(ncclGetUniqueId(&mine[i]), "ncclGetUniqueId"); !outcome.isOk()) return outcome;
+    if (const Outcome outcome = checkNccl(ncclGetUniqueId(&mine[i]), "ncclGetUniqueId"); !outcome.isOk())
+      return outcome;
   }
   std::vector<ncclUniqueId> all;
   if (const Outcome outcome = processes.gatherLists(mine, all); !outcome.isOk()) return outcome;
@@ -195,11 +198,11 @@ Outcome Job::prepareThread(int thread) {
   for (int i = 0; i < options.devicesPerThread; ++i) {
     RankState& state = mine[i];
     const std::string who = "rank " + std::to_string(state.rank);
-    if (const Outcome outcome = checkCuda(cudaSetDevice(state.device), "cudaSetDevice"); !outcome.isOk()) return outcome;
+    if (const Outcome outcome = checkCuda(cudaSetDevice(state.device), "cudaSetDevice"); !outcome.isOk())
+      return outcome;
     if (const Outcome outcome = Stream::create(options.nullStream, state.stream); !outcome.isOk())
       return outcome.within(who);
-    if (const Outcome outcome = allocate(state); !outcome.isOk())
-      return outcome.within(who);
+    if (const Outcome outcome = allocate(state); !outcome.isOk()) return outcome.within(who);
     if (const Outcome outcome = registerBuffers(state); !outcome.isOk()) return outcome.within(who);
   }
   return Outcome::ok();
@@ -208,7 +211,8 @@ Outcome Job::prepareThread(int thread) {
 Outcome Job::allocate(RankState& state) {
   const BufferBytes bytes = bufferBytes(state);
   const auto source = options.localRegister > 0 ? DeviceBuffer::Source::nccl : DeviceBuffer::Source::cuda;
-  if (const Outcome outcome = DeviceBuffer::allocate(source, bytes.send, state.send); !outcome.isOk()) return outcome;
+  if (const Outcome outcome = DeviceBuffer::allocate(source, bytes.send, state.send); !outcome.isOk())
+    return outcome;
   return DeviceBuffer::allocate(source, bytes.recv, state.recv);
 }
 
@@ -217,12 +221,13 @@ Outcome Job::registerBuffers(RankState& state) {
   const bool windows = options.localRegister == 2;
   const std::string what = windows ? "ncclCommWindowRegister" : "ncclCommRegister";
   const auto add = [&](const DeviceBuffer& buffer, void** handle, ncclWindow_t* window) {
-    const ncclResult_t result =
-        windows ? ncclCommWindowRegister(state.comm, buffer.data(), buffer.bytes(), window, NCCL_WIN_COLL_SYMMETRIC)
-                : ncclCommRegister(state.comm, buffer.data(), buffer.bytes(), handle);
+    const ncclResult_t result = windows ? ncclCommWindowRegister(state.comm, buffer.data(), buffer.bytes(),
+                                                                 window, NCCL_WIN_COLL_SYMMETRIC)
+                                        : ncclCommRegister(state.comm, buffer.data(), buffer.bytes(), handle);
     return checkNccl(result, what, state.comm);
   };
-  if (const Outcome outcome = add(state.send, &state.sendHandle, &state.sendWindow); !outcome.isOk()) return outcome;
+  if (const Outcome outcome = add(state.send, &state.sendHandle, &state.sendWindow); !outcome.isOk())
+    return outcome;
   return add(state.recv, &state.recvHandle, &state.recvWindow);
 }
 

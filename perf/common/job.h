@@ -20,7 +20,7 @@ namespace tutti::perf {
 
 /// One rank: a device of this process with its communicator, stream and buffers. Used by one thread.
 struct RankState {
-  int rank = 0;       // in the whole run
+  int rank = 0;  // in the whole run
   int device = 0;
   int group = 0;      // its color; ranks of a group share a communicator
   int groupRank = 0;  // in the communicator
@@ -55,7 +55,8 @@ class Job {
   void watch();
   void cleanUp();
 
-  /// Waits for all threads of all processes. False when somebody failed. Thread 0 is the one that made the job.
+  /// Waits for all threads of all processes. False when somebody failed. Thread 0 is the one that made the
+  /// job.
   bool meet(int thread);
   /// Ends the run for all threads; the first message counts.
   void fail(const std::string& message);

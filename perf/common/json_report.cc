@@ -73,8 +73,12 @@ Json environmentJson() {
 }
 
 Json rankJson(const RankInfo& info) {
-  return {{"rank", info.rank},     {"group", info.group},   {"pid", info.pid},
-          {"hostname", info.host}, {"device", info.device}, {"device_hex", info.pci},
+  return {{"rank", info.rank},
+          {"group", info.group},
+          {"pid", info.pid},
+          {"hostname", info.host},
+          {"device", info.device},
+          {"device_hex", info.pci},
           {"device_info", info.deviceName}};
 }
 
@@ -92,7 +96,8 @@ Outcome writeTo(const std::string& path, const std::string& text) {
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "we"), &std::fclose);
   if (!file) return Outcome::failure("open " + path + " for writing: " + std::strerror(errno));
   const bool written = std::fwrite(text.data(), 1, text.size(), file.get()) == text.size();
-  if (!written || std::fflush(file.get()) != 0) return Outcome::failure("write " + path + ": " + std::strerror(errno));
+  if (!written || std::fflush(file.get()) != 0)
+    return Outcome::failure("write " + path + ": " + std::strerror(errno));
   return Outcome::ok();
 }
 

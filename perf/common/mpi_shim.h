@@ -1,5 +1,6 @@
-// The border between the perf programs and MPI: a table that libtutti_perf_mpi.so exports. Only that library links
-// MPI, and it is opened only when mpirun started the program, so that the programs also run where there is no MPI.
+// The border between the perf programs and MPI: a table that libtutti_perf_mpi.so exports. Only that library
+// links MPI, and it is opened only when mpirun started the program, so that the programs also run where there
+// is no MPI.
 #pragma once
 
 #include <stddef.h>

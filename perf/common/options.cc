@@ -39,20 +39,24 @@ constexpr std::array kFlags = {
          "int8 uint8 int32 uint32 int64 uint64 half float double bfloat16 f8e4m3 f8e5m2 (float)"},
     Flag{'r', "root", "rank|all", "root of broadcast and reduce (0)"},
     Flag{'z', "blocking", "0/1/2/3",
-         "wait: 0 at the end, 1 after each operation with a barrier, 2 without one, 3 after each iteration (0)"},
+         "wait: 0 at the end, 1 after each operation with a barrier, 2 without one, 3 after each iteration "
+         "(0)"},
     Flag{'y', "stream_null", "0/1", "use the null stream (0)"},
     Flag{'T', "timeout", "seconds", "give up when one size takes longer, 0 for never (0)"},
     Flag{'G', "cudagraph", "launches", "replay as a CUDA graph; not supported yet (0)"},
     Flag{'C', "report_cputime", "0/1", "report the time of the calls, not of the operation (0)"},
     Flag{'a', "average", "0/1/2/3", "time over all ranks: 0 of rank 0, 1 average, 2 minimum, 3 maximum (1)"},
-    Flag{'R', "local_register", "0/1/2", "memory from ncclMemAlloc, registered (1) or as symmetric windows (2) (0)"},
-    Flag{'I', "per_iter_timing", "0/1", "time each iteration by events and print minimum, p50, p99, maximum (0)"},
+    Flag{'R', "local_register", "0/1/2",
+         "memory from ncclMemAlloc, registered (1) or as symmetric windows (2) (0)"},
+    Flag{'I', "per_iter_timing", "0/1",
+         "time each iteration by events and print minimum, p50, p99, maximum (0)"},
     Flag{'K', "per_iter_skip", "count", "leave the first iterations out of -I (0)"},
     Flag{'u', "unalign", "elements", "index of the first element used in each buffer (0)"},
     Flag{'S', "report_timestamps", "0/1", "end each line with the time of day (0)"},
     Flag{'M', "memory", "0/1", "report the memory that the library uses (0)"},
     Flag{'J', "output_file", "file.json", "also write everything to this file"},
-    Flag{kStat, "stat", "mean|median|min", "mean of iterations run back to back, or median or minimum of single ones (mean)"},
+    Flag{kStat, "stat", "mean|median|min",
+         "mean of iterations run back to back, or median or minimum of single ones (mean)"},
     Flag{'h', "help", nullptr, "show this text"},
 };
 
@@ -72,9 +76,10 @@ class Parser {
   int number(const std::string& text, int least, int most = std::numeric_limits<int>::max()) {
     const auto value = parseNumber(text, static_cast<uint64_t>(most));
     if (value && *value >= static_cast<uint64_t>(least)) return static_cast<int>(*value);
-    const std::string range = most == std::numeric_limits<int>::max()
-                                  ? "a whole number, at least " + std::to_string(least)
-                                  : "a whole number from " + std::to_string(least) + " to " + std::to_string(most);
+    const std::string range =
+        most == std::numeric_limits<int>::max()
+            ? "a whole number, at least " + std::to_string(least)
+            : "a whole number from " + std::to_string(least) + " to " + std::to_string(most);
     fail(text, range.c_str());
     return least;
   }
@@ -114,8 +119,9 @@ void Parser::readTypes(const std::string& text) {
   }
   const DataType* type = findDataType(text);
   if (!type)
-    return fail(text,
-                "int8, uint8, int32, uint32, int64, uint64, half, float, double, bfloat16, f8e4m3, f8e5m2 or all");
+    return fail(
+        text,
+        "int8, uint8, int32, uint32, int64, uint64, half, float, double, bfloat16, f8e4m3, f8e5m2 or all");
   options.types = {type};
 }
 
@@ -132,48 +138,101 @@ void Parser::readStatistic(const std::string& text) {
 
 bool Parser::readWork(int letter, const std::string& text) {
   switch (letter) {
-    case 't': options.threads = number(text, 1, 65536); return true;
-    case 'g': options.devicesPerThread = number(text, 1, 65536); return true;
-    case 'b': options.minBytes = size(text); return true;
-    case 'e': options.maxBytes = size(text); return true;
-    case 'i': options.stepBytes = size(text); return true;
-    case 'f': options.stepFactor = static_cast<uint64_t>(number(text, 2)); return true;
-    case 'n': options.iterations = number(text, 1); return true;
-    case 'w': options.warmup = number(text, 0); return true;
-    case 'm': options.aggregated = number(text, 1); return true;
-    case 'N': options.cycles = number(text, 0); return true;
-    case 'c': options.check = number(text, 0); return true;
-    case 'T': options.timeoutSeconds = number(text, 0); return true;
-    case 'G': options.graphLaunches = number(text, 0); return true;
-    case 'K': options.perIterationSkip = number(text, 0); return true;
-    case 'u': options.misalign = number(text, 0, 1 << 20); return true;
-    default: return false;
+    case 't':
+      options.threads = number(text, 1, 65536);
+      return true;
+    case 'g':
+      options.devicesPerThread = number(text, 1, 65536);
+      return true;
+    case 'b':
+      options.minBytes = size(text);
+      return true;
+    case 'e':
+      options.maxBytes = size(text);
+      return true;
+    case 'i':
+      options.stepBytes = size(text);
+      return true;
+    case 'f':
+      options.stepFactor = static_cast<uint64_t>(number(text, 2));
+      return true;
+    case 'n':
+      options.iterations = number(text, 1);
+      return true;
+    case 'w':
+      options.warmup = number(text, 0);
+      return true;
+    case 'm':
+      options.aggregated = number(text, 1);
+      return true;
+    case 'N':
+      options.cycles = number(text, 0);
+      return true;
+    case 'c':
+      options.check = number(text, 0);
+      return true;
+    case 'T':
+      options.timeoutSeconds = number(text, 0);
+      return true;
+    case 'G':
+      options.graphLaunches = number(text, 0);
+      return true;
+    case 'K':
+      options.perIterationSkip = number(text, 0);
+      return true;
+    case 'u':
+      options.misalign = number(text, 0, 1 << 20);
+      return true;
+    default:
+      return false;
   }
 }
 
 void Parser::readChoice(int letter, const std::string& text) {
   switch (letter) {
-    case 'p': options.parallelInit = truth(text); return;
-    case 'o': return readOperators(text);
-    case 'd': return readTypes(text);
+    case 'p':
+      options.parallelInit = truth(text);
+      return;
+    case 'o':
+      return readOperators(text);
+    case 'd':
+      return readTypes(text);
     case 'r':
       options.allRoots = text == "all";
       if (!options.allRoots) options.root = number(text, 0);
       return;
-    case 'z': options.blocking = static_cast<Blocking>(number(text, 0, 3)); return;
-    case 'y': options.nullStream = truth(text); return;
-    case 'C': options.cpuTime = truth(text); return;
-    case 'a': options.average = static_cast<Average>(number(text, 0, 3)); return;
-    case 'R': options.localRegister = number(text, 0, 2); return;
-    case 'I': options.perIteration = truth(text); return;
-    case 'S': options.timestamps = truth(text); return;
-    case 'M': options.memoryReport = truth(text); return;
+    case 'z':
+      options.blocking = static_cast<Blocking>(number(text, 0, 3));
+      return;
+    case 'y':
+      options.nullStream = truth(text);
+      return;
+    case 'C':
+      options.cpuTime = truth(text);
+      return;
+    case 'a':
+      options.average = static_cast<Average>(number(text, 0, 3));
+      return;
+    case 'R':
+      options.localRegister = number(text, 0, 2);
+      return;
+    case 'I':
+      options.perIteration = truth(text);
+      return;
+    case 'S':
+      options.timestamps = truth(text);
+      return;
+    case 'M':
+      options.memoryReport = truth(text);
+      return;
     case 'J':
       if (!text.ends_with(".json")) return fail(text, "a file name that ends in .json");
       options.jsonFile = text;
       return;
-    case kStat: return readStatistic(text);
-    default: return;
+    case kStat:
+      return readStatistic(text);
+    default:
+      return;
   }
 }
 
@@ -193,7 +252,8 @@ void Parser::checkTogether() {
   else if (options.stepFactor > 1 && options.minBytes == 0 && options.maxBytes > 0)
     error = "--minbytes 0: no factor (--stepfactor) leads from there to --maxbytes";
   else if (options.graphLaunches > 0)
-    error = "--cudagraph " + std::to_string(options.graphLaunches) + ": graph capture is not supported yet; leave it 0";
+    error = "--cudagraph " + std::to_string(options.graphLaunches) +
+            ": graph capture is not supported yet; leave it 0";
   else if (options.perIteration && options.perIterationSkip >= options.iterations)
     error = "--per_iter_skip " + std::to_string(options.perIterationSkip) + ": leaves none of the " +
             std::to_string(options.iterations) + " iterations";
@@ -249,16 +309,17 @@ ParseResult parseOptions(int argc, char* const* argv) {
       return result;
     }
     if (letter == '?') {
-      parser.error = "unknown option " +
-                     (optopt > 0 && optopt < kStat ? "-" + std::string(1, static_cast<char>(optopt))
-                                                   : std::string(argv[current]));
+      const bool isLetter = optopt > 0 && optopt < kStat;
+      parser.error = "unknown option ";
+      parser.error += isLetter ? std::string{'-', static_cast<char>(optopt)} : std::string(argv[current]);
     } else if (letter == ':') {
       parser.error = std::string(argv[optind - 1]) + ": needs an argument";
     } else {
       parser.read(letter, optarg);
     }
   }
-  if (parser.error.empty() && optind < argc) parser.error = "unexpected argument " + std::string(argv[optind]);
+  if (parser.error.empty() && optind < argc)
+    parser.error = "unexpected argument " + std::string(argv[optind]);
   parser.checkTogether();
   result.options = std::move(parser.options);
   if (!parser.error.empty()) {
@@ -278,8 +339,10 @@ std::string usage(const std::string& program) {
     text += line + "\n        " + flag.help + "\n";
   }
   text +=
-      "Environment: NCCL_TESTS_SPLIT (\"AND 0x7\", \"MOD 8\", ...) and NCCL_TESTS_SPLIT_MASK run in groups of ranks,\n"
-      "NCCL_TESTS_DEVICE sets the first device, NCCL_TESTS_MIN_BW the average bus bandwidth below which the run fails.\n"
+      "Environment: NCCL_TESTS_SPLIT (\"AND 0x7\", \"MOD 8\", ...) and NCCL_TESTS_SPLIT_MASK run in groups "
+      "of ranks,\n"
+      "NCCL_TESTS_DEVICE sets the first device, NCCL_TESTS_MIN_BW the average bus bandwidth below which the "
+      "run fails.\n"
       "Exit status: 0 when all results were right, 1 otherwise, 2 for a wrong command line.\n";
   return text;
 }

@@ -19,7 +19,8 @@ constexpr std::array<std::pair<Operator, const char*>, 6> kOperators = {{
     {Operator::mulsum, "mulsum"},
 }};
 
-/// The finalizer of SplitMix64 (Steele, Lea, Flood 2014): every bit of the input moves every bit of the output.
+/// The finalizer of SplitMix64 (Steele, Lea, Flood 2014): every bit of the input moves every bit of the
+/// output.
 uint64_t mix(uint64_t x) {
   x += 0x9e3779b97f4a7c15u;
   x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
@@ -61,7 +62,8 @@ void Pattern::element(uint64_t index, std::span<uint64_t> inputs, uint64_t& resu
     case Operator::min:
       return extremum(index, inputs, result);
     case Operator::avg:
-      return type_->isFloating() ? floatAverage(index, inputs, result) : integerAverage(index, inputs, result);
+      return type_->isFloating() ? floatAverage(index, inputs, result)
+                                 : integerAverage(index, inputs, result);
     case Operator::prod:
       return type_->isFloating() ? floatProduct(index, inputs, result) : integers(index, inputs, result);
     case Operator::sum:
@@ -145,9 +147,11 @@ bool Pattern::dividesAlike(double x, uint64_t& quotient) const {
   const DataType& type = *type_;
   const double n = ranks_;
   quotient = encodeFloat(type, x / n);
-  // The reciprocal and the product rounded to the type. (Up to float, the product is exact in double.)
+  // The reciprocal and the product rounded to the type. (Up to float, the product is exact in double.) Where
+  // 1/n is a subnormal number of the type, nobody can use it: f8e4m3 beyond 64 ranks.
   const double reciprocal = decodeFloat(type, encodeFloat(type, 1.0 / n));
-  if (encodeFloat(type, x * reciprocal) != quotient) return false;
+  const bool usable = 1.0 / n >= std::ldexp(1.0, 1 - type.bias());
+  if (usable && encodeFloat(type, x * reciprocal) != quotient) return false;
   if (type.bytes == 8) return true;
   // The same in double or in float, rounded to the type at the end.
   if (encodeFloat(type, x * (1.0 / n)) != quotient) return false;
@@ -166,8 +170,8 @@ void Pattern::floatAverage(uint64_t index, std::span<uint64_t> inputs, uint64_t&
     const auto value = static_cast<double>(averages[rank] * ranks_);
     uint64_t quotient = 0;
     inputs[rank] = encodeFloat(*type_, value);
-    alike = dividesAlike(value, quotient) &&
-            decodeFloat(*type_, quotient) == static_cast<double>(averages[rank]);
+    alike =
+        dividesAlike(value, quotient) && decodeFloat(*type_, quotient) == static_cast<double>(averages[rank]);
     total += averages[rank];
   }
   alike = alike && dividesAlike(static_cast<double>(total * ranks_), result) &&

@@ -19,16 +19,17 @@ Operator findOperator(std::string_view name);
 /// The scalar by which mulsum (ncclRedOpCreatePreMulSum) multiplies this rank's contribution: 2 or 1.
 int mulsumScalar(int rank);
 
-/// Inputs for one type, operator and number of ranks, made so that every order of combining them, and every place
-/// where a library may round, gives the same bits:
+/// Inputs for one type, operator and number of ranks, made so that every order of combining them, and every
+/// place where a library may round, gives the same bits:
 ///   integers      arithmetic is modulo 2^n, so random bits do; averages are kept from overflowing.
 ///   float sums    integers whose absolute values add up to at most 2^significand: each partial sum is exact.
 ///   float prods   signed powers of two whose exponents' absolute values add up to less than the range.
-///   float avg     multiples of n such that scaling by the rounded 1/n, in the type or in float, before or after the
+///   float avg     multiples of n such that scaling by the rounded 1/n, in the type or in float, before or
+///   after the
 ///                 sum, and dividing afterwards all agree.
 ///   max, min      random finite numbers. Moved data: random bits.
-/// With more ranks than such a budget has units, each element gets contributions from some ranks only, and from
-/// others at other elements.
+/// With more ranks than such a budget has units, each element gets contributions from some ranks only, and
+/// from others at other elements.
 class Pattern {
  public:
   Pattern(const DataType& type, Operator op, int ranks);
@@ -54,7 +55,8 @@ class Pattern {
   void floatAverage(uint64_t index, std::span<uint64_t> inputs, uint64_t& result) const;
   void singleAverage(uint64_t index, std::span<uint64_t> inputs, uint64_t& result) const;
   void extremum(uint64_t index, std::span<uint64_t> inputs, uint64_t& result) const;
-  /// True when every way to compute x/n that a library may choose gives the same bits, which go to `quotient`.
+  /// True when every way to compute x/n that a library may choose gives the same bits, which go to
+  /// `quotient`.
   bool dividesAlike(double x, uint64_t& quotient) const;
 
   const DataType* type_;

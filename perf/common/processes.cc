@@ -45,7 +45,8 @@ Outcome Processes::connect(std::unique_ptr<Processes>& processes) {
   void* library = ::dlopen("libtutti_perf_mpi.so", RTLD_NOW | RTLD_GLOBAL);
   if (!library) {
     if (info.size == 1) return Outcome::ok();
-    return Outcome::failure(context + ", but MPI support cannot be loaded (built without MPI?): " + ::dlerror());
+    return Outcome::failure(context +
+                            ", but MPI support cannot be loaded (built without MPI?): " + ::dlerror());
   }
   const auto get = reinterpret_cast<tuttiPerfMpiGet_t>(::dlsym(library, "tuttiPerfMpi_v1_get"));
   if (!get) return Outcome::failure(context + ", but libtutti_perf_mpi.so is of another version");
@@ -56,7 +57,8 @@ Outcome Processes::connect(std::unique_ptr<Processes>& processes) {
   self.mpi_ = mpi;
   if (info.size > 0 && info.size != self.size_)
     return Outcome::failure(context + " with " + std::to_string(info.size) + " processes, but MPI sees " +
-                            std::to_string(self.size_) + ": the launcher is of another MPI than libtutti_perf_mpi.so");
+                            std::to_string(self.size_) +
+                            ": the launcher is of another MPI than libtutti_perf_mpi.so");
   return Outcome::ok();
 }
 

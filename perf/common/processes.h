@@ -14,8 +14,9 @@ namespace tutti::perf {
 /// Only the thread that created it may use it, except rank() and size().
 class Processes {
  public:
-  /// Decides by the environment whether mpirun (Open MPI, MPICH, or another launcher with PMI or PMIx) started this
-  /// process, and only then opens MPI. Fails when it did and the program was built without MPI or with another one.
+  /// Decides by the environment whether mpirun (Open MPI, MPICH, or another launcher with PMI or PMIx)
+  /// started this process, and only then opens MPI. Fails when it did and the program was built without MPI
+  /// or with another one.
   static Outcome connect(std::unique_ptr<Processes>& processes);
   ~Processes();
   Processes(const Processes&) = delete;

@@ -85,7 +85,8 @@ Outcome Run::begin() {
   if (!options_.jsonFile.empty() && processes_.rank() == 0)
     if (const Outcome outcome = prepareFile(options_.jsonFile); !outcome.isOk()) return outcome;
   if (const Outcome outcome = requiredBandwidth(findings_.totals); !outcome.isOk()) return outcome;
-  if (const Outcome outcome = checkNccl(ncclGetVersion(&record_.libraryVersion), "ncclGetVersion"); !outcome.isOk())
+  if (const Outcome outcome = checkNccl(ncclGetVersion(&record_.libraryVersion), "ncclGetVersion");
+      !outcome.isOk())
     return outcome;
   if (job_.isRoot()) print(headerText(options_, record_.program, record_.libraryVersion));
   return job_.prepare();
@@ -101,7 +102,9 @@ Outcome Run::run(bool& passed) {
   threads();
   if (job_.watchdog.failed()) {
     record_.errors.push_back(job_.watchdog.message());
-    end(passed);
+    // What is wrong now is what is reported, not that the JSON file could not be written as well.
+    if (const Outcome outcome = end(passed); !outcome.isOk())
+      std::fprintf(stderr, "%s\n", outcome.message().c_str());
     return Outcome::failure(job_.watchdog.message());
   }
   return end(passed);
@@ -121,7 +124,8 @@ void Run::thread(int index) {
 
 void Run::threads() {
   std::vector<std::thread> others;
-  for (int index = 1; index < options_.threads; ++index) others.emplace_back([this, index] { thread(index); });
+  for (int index = 1; index < options_.threads; ++index)
+    others.emplace_back([this, index] { thread(index); });
   thread(0);
   for (std::thread& other : others) other.join();
 }
@@ -136,7 +140,8 @@ Outcome Run::end(bool& passed) {
     verdict = record_.errors.empty() && record_.totals.passed() ? 1 : 0;
     if (record_.errors.empty()) print(footerText(record_.totals, record_.program));
     if (!options_.jsonFile.empty())
-      if (const Outcome outcome = writeFile(options_.jsonFile, jsonText(options_, record_)); !outcome.isOk()) return outcome;
+      if (const Outcome outcome = writeFile(options_.jsonFile, jsonText(options_, record_)); !outcome.isOk())
+        return outcome;
   }
   if (!record_.errors.empty()) return Outcome::ok();
   const Outcome outcome = processes_.broadcast(&verdict, sizeof verdict, 0);
@@ -154,7 +159,8 @@ int runProgram(const Collective& collective, int argc, char** argv) {
     return 0;
   }
   if (parsed.action == ParseResult::Action::fail) {
-    std::fprintf(stderr, "%s: %s\n%s", collective.name(), parsed.message.c_str(), usage(collective.name()).c_str());
+    std::fprintf(stderr, "%s: %s\n%s", collective.name(), parsed.message.c_str(),
+                 usage(collective.name()).c_str());
     return kExitUsage;
   }
   std::unique_ptr<Processes> processes;

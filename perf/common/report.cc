@@ -17,7 +17,8 @@ __attribute__((format(printf, 1, 2))) std::string print(const char* format, ...)
   char buffer[1024];
   const int length = std::vsnprintf(buffer, sizeof buffer, format, arguments);
   va_end(arguments);
-  return length > 0 ? std::string(buffer, std::min<size_t>(static_cast<size_t>(length), sizeof buffer - 1)) : "";
+  return length > 0 ? std::string(buffer, std::min<size_t>(static_cast<size_t>(length), sizeof buffer - 1))
+                    : "";
 }
 
 std::string measurementText(const Options& options, const std::optional<Measurement>& measurement) {
@@ -28,8 +29,8 @@ std::string measurementText(const Options& options, const std::optional<Measurem
     return text;
   }
   const std::string wrong = measurement->wrong ? print("%" PRIu64, *measurement->wrong) : "N/A";
-  text = print("  %7s  %6.2f  %6.2f  %6s", formatMicroseconds(measurement->seconds).c_str(), measurement->algBytes / 1e9,
-               measurement->busBytes / 1e9, wrong.c_str());
+  text = print("  %7s  %6.2f  %6.2f  %6s", formatMicroseconds(measurement->seconds).c_str(),
+               measurement->algBytes / 1e9, measurement->busBytes / 1e9, wrong.c_str());
   if (options.perIteration && measurement->iterationSummary) {
     const Summary& summary = *measurement->iterationSummary;
     for (const double value : {summary.min, summary.p50, summary.p99, summary.max})
@@ -48,14 +49,16 @@ std::string formatMicroseconds(double seconds) {
 
 std::string headerText(const Options& options, const std::string& program, int libraryVersion) {
   std::string text;
-  text += print("# tutti perf version %s nccl-headers=%d nccl-library=%d\n", kVersion, NCCL_VERSION_CODE, libraryVersion);
+  text += print("# tutti perf version %s nccl-headers=%d nccl-library=%d\n", kVersion, NCCL_VERSION_CODE,
+                libraryVersion);
   text += print("# Collective test starting: %s\n", program.c_str());
   const bool factor = options.stepFactor > 1;
-  text += print("# nThread %d nGpus %d minBytes %" PRIu64 " maxBytes %" PRIu64 " step: %" PRIu64
-                "(%s) warmup iters: %d iters: %d agg iters: %d validation: %d graph: %d unalign: %d\n",
-                options.threads, options.devicesPerThread, options.minBytes, options.maxBytes,
-                factor ? options.stepFactor : options.stepBytes, factor ? "factor" : "bytes", options.warmup,
-                options.iterations, options.aggregated, options.check, options.graphLaunches, options.misalign);
+  text +=
+      print("# nThread %d nGpus %d minBytes %" PRIu64 " maxBytes %" PRIu64 " step: %" PRIu64
+            "(%s) warmup iters: %d iters: %d agg iters: %d validation: %d graph: %d unalign: %d\n",
+            options.threads, options.devicesPerThread, options.minBytes, options.maxBytes,
+            factor ? options.stepFactor : options.stepBytes, factor ? "factor" : "bytes", options.warmup,
+            options.iterations, options.aggregated, options.check, options.graphLaunches, options.misalign);
   if (options.blocking == Blocking::waitAndBarrier)
     text += "# Blocking: wait and barrier after each operation\n";
   if (options.blocking == Blocking::wait) text += "# Blocking: wait after each operation, no barrier\n";
@@ -70,8 +73,8 @@ std::string headerText(const Options& options, const std::string& program, int l
 }
 
 std::string rankText(const RankInfo& info) {
-  return print("#  Rank %2d Group %2d Pid %6d on %10s device %2d [%s] %s\n", info.rank, info.group, info.pid, info.host,
-               info.device, info.pci, info.deviceName);
+  return print("#  Rank %2d Group %2d Pid %6d on %10s device %2d [%s] %s\n", info.rank, info.group, info.pid,
+               info.host, info.device, info.pci, info.deviceName);
 }
 
 std::string columnsText(const Options& options) {
@@ -94,15 +97,16 @@ std::string columnsText(const Options& options) {
 }
 
 std::string rowText(const Options& options, const Row& row, const std::string& time) {
-  std::string text = print("%12zu  %12zu  %8s  %6s  %6d", row.bytes, row.count, row.type.c_str(), row.op.c_str(), row.root);
+  std::string text =
+      print("%12zu  %12zu  %8s  %6s  %6d", row.bytes, row.count, row.type.c_str(), row.op.c_str(), row.root);
   text += measurementText(options, row.outOfPlace) + measurementText(options, row.inPlace);
   if (options.timestamps) text += "  " + time;
   return text + "\n";
 }
 
 std::string footerText(const Totals& totals, const std::string& program) {
-  std::string text =
-      print("# %-20s : %" PRIu64 " %s\n", "Out of bounds values", totals.wrong, totals.wrong ? "FAILED" : "OK");
+  std::string text = print("# %-20s : %" PRIu64 " %s\n", "Out of bounds values", totals.wrong,
+                           totals.wrong ? "FAILED" : "OK");
   const char* verdict = "";
   if (totals.requiredBusBytes) verdict = totals.fastEnough() ? "OK" : "FAILED";
   text += print("# %-20s : %g %s\n", "Avg bus bandwidth", totals.averageBusBytes / 1e9, verdict);

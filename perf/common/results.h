@@ -16,9 +16,9 @@ struct Measurement {
   double seconds = 0;   // of one operation
   double algBytes = 0;  // bytes/s
   double busBytes = 0;
-  std::optional<uint64_t> wrong;           // empty: not checked
-  std::vector<double> iterationSeconds;    // -I: slowest rank of each iteration
-  std::optional<Summary> iterationSummary; // -I
+  std::optional<uint64_t> wrong;            // empty: not checked
+  std::vector<double> iterationSeconds;     // -I: slowest rank of each iteration
+  std::optional<Summary> iterationSummary;  // -I
 };
 
 struct Row {

@@ -7,8 +7,8 @@
 
 namespace tutti::perf {
 
-/// A decimal number, with an optional fraction, and an optional suffix K, M, G or T (either case; powers of 1024;
-/// "KB" and "KiB" mean the same). Empty when the text is something else, is negative, or does not fit.
+/// A decimal number, with an optional fraction, and an optional suffix K, M, G or T (either case; powers of
+/// 1024; "KB" and "KiB" mean the same). Empty when the text is something else, is negative, or does not fit.
 std::optional<uint64_t> parseSize(std::string_view text);
 
 /// A whole non-negative decimal number without a suffix, at most `maximum`.

@@ -70,13 +70,15 @@ Outcome parseSplit(const std::string& text, Split& split) {
     split = {known.rule, *value};
     return Outcome::ok();
   }
-  return Outcome::failure("\"" + text + "\": expected AND, OR, MOD or DIV (or & | % /) and a number, such as \"MOD 8\"");
+  return Outcome::failure("\"" + text +
+                          "\": expected AND, OR, MOD or DIV (or & | % /) and a number, such as \"MOD 8\"");
 }
 
 Outcome splitFromEnvironment(Split& split) {
   if (const char* mask = std::getenv("NCCL_TESTS_SPLIT_MASK"))
     return parseSplit(std::string("AND") + mask, split).within("NCCL_TESTS_SPLIT_MASK");
-  if (const char* text = std::getenv("NCCL_TESTS_SPLIT")) return parseSplit(text, split).within("NCCL_TESTS_SPLIT");
+  if (const char* text = std::getenv("NCCL_TESTS_SPLIT"))
+    return parseSplit(text, split).within("NCCL_TESTS_SPLIT");
   split = {};
   return Outcome::ok();
 }

@@ -16,7 +16,8 @@ struct Split {
   int color(int rank) const;
 };
 
-/// "AND 0x7", "|8", "MOD 2", "DIV 0b100" (either case, blanks optional) into `split`. An empty text: one group.
+/// "AND 0x7", "|8", "MOD 2", "DIV 0b100" (either case, blanks optional) into `split`. An empty text: one
+/// group.
 Outcome parseSplit(const std::string& text, Split& split);
 
 /// From NCCL_TESTS_SPLIT_MASK ("AND" with it) or NCCL_TESTS_SPLIT.

@@ -13,8 +13,8 @@
 
 namespace tutti::perf {
 
-/// The first elements of a pattern's sequence, which repeats after a prime number of them. A prime, so that no
-/// chunk or slot of a library (powers of two, multiples of counts) lands on equal data.
+/// The first elements of a pattern's sequence, which repeats after a prime number of them. A prime, so that
+/// no chunk or slot of a library (powers of two, multiples of counts) lands on equal data.
 class Tile {
  public:
   static constexpr size_t kPeriod = 65521;
@@ -27,7 +27,8 @@ class Tile {
 
   /// Writes elements [first, first + count) of the sequence.
   void write(std::byte* target, uint64_t first, size_t count) const;
-  /// How many elements of `data` differ from elements [first, first + count) of the sequence. +0 and -0 differ.
+  /// How many elements of `data` differ from elements [first, first + count) of the sequence. +0 and -0
+  /// differ.
   uint64_t countWrong(const std::byte* data, uint64_t first, size_t count) const;
 
  private:

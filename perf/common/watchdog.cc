@@ -106,7 +106,8 @@ void Watchdog::run() {
   abortAll();
   lock.lock();
   if (changed_.wait_for(lock, kExitGrace, [this] { return stopping_; })) return;
-  std::fprintf(stderr, "%s\nSome operations did not end although their communicators were aborted: giving up.\n",
+  std::fprintf(stderr,
+               "%s\nSome operations did not end although their communicators were aborted: giving up.\n",
                message_.c_str());
   std::fflush(nullptr);
   _exit(kGaveUp);

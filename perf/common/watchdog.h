@@ -15,10 +15,11 @@
 
 namespace tutti::perf {
 
-/// Threads that enqueue operations do so inside a `Section`; threads that wait for a stream are outside of it. When
-/// a communicator reports an asynchronous error, or the time limit passes, the watchdog keeps further sections from
-/// starting, lets the running ones end, and aborts all communicators, which ends the waits. If that does not help
-/// within a few seconds, it ends the process: a perf program never hangs in silence. All methods are thread-safe.
+/// Threads that enqueue operations do so inside a `Section`; threads that wait for a stream are outside of
+/// it. When a communicator reports an asynchronous error, or the time limit passes, the watchdog keeps
+/// further sections from starting, lets the running ones end, and aborts all communicators, which ends the
+/// waits. If that does not help within a few seconds, it ends the process: a perf program never hangs in
+/// silence. All methods are thread-safe.
 class Watchdog {
  public:
   struct Watched {
@@ -45,8 +46,8 @@ class Watchdog {
   bool aborted() const { return aborted_.load(std::memory_order_acquire); }
   std::string message() const;
 
-  /// While it lives, the watchdog does not abort communicators (for at most two seconds). False: it failed, do not
-  /// touch them.
+  /// While it lives, the watchdog does not abort communicators (for at most two seconds). False: it failed,
+  /// do not touch them.
   class Section {
    public:
     explicit Section(Watchdog& watchdog) : watchdog_(watchdog), entered_(watchdog.enter()) {}

@@ -9,7 +9,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-double secondsSince(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+double secondsSince(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
 
 ncclRedOp_t builtIn(Operator op) {
   switch (op) {
@@ -102,7 +104,8 @@ Outcome Worker::setUpOperators(const Combination& combination, bool& supported) 
   if (!section) return somebodyFailed();
   for (int i = 0; i < count_; ++i) {
     const int scalar = mulsumScalar(ranks_[i].groupRank);
-    uint64_t bits = combination.type->isFloating() ? encodeFloat(*combination.type, scalar) : static_cast<uint64_t>(scalar);
+    uint64_t bits = combination.type->isFloating() ? encodeFloat(*combination.type, scalar)
+                                                   : static_cast<uint64_t>(scalar);
     const ncclResult_t result = ncclRedOpCreatePreMulSum(&operators_[i], &bits, combination.type->nccl,
                                                          ncclScalarHostImmediate, ranks_[i].comm);
     if (options_.allOperators && meansUnsupported(result)) {
@@ -139,8 +142,9 @@ void Worker::setUpSubjects(const Combination& combination, uint64_t bytes, bool 
     subjects_.push_back(subject);
 
     const Pointers pointers = pointersOf(subject, options_.misalign);
-    calls_.push_back({pointers.send, pointers.recv, subject.shape.count, combination.type->nccl, operators_[i],
-                      subject.root, state.groupRank, state.groupSize, state.comm, state.stream.get()});
+    calls_.push_back({pointers.send, pointers.recv, subject.shape.count, combination.type->nccl,
+                      operators_[i], subject.root, state.groupRank, state.groupSize, state.comm,
+                      state.stream.get()});
   }
 }
 
@@ -159,7 +163,8 @@ Outcome Worker::probe(const Combination& combination, bool& supported) {
     return Outcome::ok();
   }
   if (result != ncclSuccess)
-    return checkNccl(result, "rank " + std::to_string(ranks_[0].rank) + ": " + job_.collective.name(), ranks_[0].comm);
+    return checkNccl(result, "rank " + std::to_string(ranks_[0].rank) + ": " + job_.collective.name(),
+                     ranks_[0].comm);
   return wait();
 }
 
@@ -171,7 +176,8 @@ Outcome Worker::runSize(const Combination& combination, uint64_t bytes) {
   for (const bool inPlace : {false, true}) {
     if (inPlace && !job_.collective.hasInPlace()) continue;
     setUpSubjects(combination, bytes, inPlace);
-    if (const Outcome outcome = measure(inPlace, inPlace ? row.inPlace : row.outOfPlace); !outcome.isOk()) return outcome;
+    if (const Outcome outcome = measure(inPlace, inPlace ? row.inPlace : row.outOfPlace); !outcome.isOk())
+      return outcome;
   }
   if (thread_ != 0 || !job_.isRoot()) return Outcome::ok();
   const CallShape& shape = subjects_[0].shape;
@@ -199,7 +205,8 @@ Outcome Worker::measure(bool inPlace, std::optional<Measurement>& result) {
   for (int i = 0; i < options_.warmup; ++i)
     if (const Outcome outcome = enqueue(); !outcome.isOk()) return outcome;
   if (const Outcome outcome = wait(); !outcome.isOk()) return outcome;
-  if (const Outcome outcome = timeIterations(); !outcome.isOk()) return outcome.within(inPlace ? "in place" : "out of place");
+  if (const Outcome outcome = timeIterations(); !outcome.isOk())
+    return outcome.within(inPlace ? "in place" : "out of place");
 
   uint64_t wrong = 0;
   if (const Outcome outcome = checkResults(wrong); !outcome.isOk()) return outcome;
@@ -270,7 +277,8 @@ Outcome Worker::recordEvents(size_t index) {
   if (!options_.perIteration) return Outcome::ok();
   for (int i = 0; i < count_; ++i) {
     if (options_.nullStream) cudaSetDevice(ranks_[i].device);
-    if (const Outcome outcome = events_[i]->record(index, ranks_[i].stream.get()); !outcome.isOk()) return outcome;
+    if (const Outcome outcome = events_[i]->record(index, ranks_[i].stream.get()); !outcome.isOk())
+      return outcome;
   }
   return Outcome::ok();
 }
@@ -322,7 +330,8 @@ Outcome Worker::enqueue() {
   if (!section) return somebodyFailed();
   const ncclResult_t result = enqueueOnce();
   if (result == ncclSuccess) return Outcome::ok();
-  return checkNccl(result, "rank " + std::to_string(ranks_[0].rank) + ": " + job_.collective.name(), ranks_[0].comm);
+  return checkNccl(result, "rank " + std::to_string(ranks_[0].rank) + ": " + job_.collective.name(),
+                   ranks_[0].comm);
 }
 
 Outcome Worker::wait() {
@@ -330,7 +339,8 @@ Outcome Worker::wait() {
     if (options_.nullStream) cudaSetDevice(ranks_[i].device);
     const cudaError_t error = cudaStreamSynchronize(ranks_[i].stream.get());
     if (job_.watchdog.failed()) return somebodyFailed();
-    if (error != cudaSuccess) return checkCuda(error, "rank " + std::to_string(ranks_[i].rank) + ": cudaStreamSynchronize");
+    if (error != cudaSuccess)
+      return checkCuda(error, "rank " + std::to_string(ranks_[i].rank) + ": cudaStreamSynchronize");
   }
   const Watchdog::Section section(job_.watchdog);
   if (!section) return somebodyFailed();
@@ -351,8 +361,8 @@ Outcome Worker::combineTimes(Measurement& measurement) {
   std::vector<double> all;
   if (const Outcome outcome = job_.processes.gatherLists(mine, all); !outcome.isOk()) return outcome;
 
-  std::vector<double> totals;                           // by thread of the run
-  std::vector<double> slowest(perThread - 1, 0.0);      // by iteration
+  std::vector<double> totals;                       // by thread of the run
+  std::vector<double> slowest(perThread - 1, 0.0);  // by iteration
   for (size_t thread = 0; thread * perThread < all.size(); ++thread) {
     const double* times = all.data() + thread * perThread;
     for (size_t i = 0; i + 1 < perThread; ++i) slowest[i] = std::max(slowest[i], times[i]);

@@ -85,8 +85,8 @@ class Worker {
   std::vector<Call> calls_;
   std::vector<ncclRedOp_t> operators_;  // by local rank
   bool ownOperators_ = false;
-  double seconds_ = 0;                      // of one operation, as this thread saw it
-  std::vector<double> iterationSeconds_;    // by iteration, slowest of this thread's ranks
+  double seconds_ = 0;                    // of one operation, as this thread saw it
+  std::vector<double> iterationSeconds_;  // by iteration, slowest of this thread's ranks
   std::vector<std::unique_ptr<EventList>> events_;
 };
 

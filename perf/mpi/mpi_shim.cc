@@ -24,7 +24,8 @@ int barrier() { return MPI_Barrier(MPI_COMM_WORLD); }
 int broadcast(void* data, size_t bytes, int root) {
   for (size_t done = 0; done < bytes;) {
     const size_t piece = bytes - done < kPiece ? bytes - done : kPiece;
-    const int error = MPI_Bcast(static_cast<char*>(data) + done, static_cast<int>(piece), MPI_BYTE, root, MPI_COMM_WORLD);
+    const int error =
+        MPI_Bcast(static_cast<char*>(data) + done, static_cast<int>(piece), MPI_BYTE, root, MPI_COMM_WORLD);
     if (error != MPI_SUCCESS) return error;
     done += piece;
   }
