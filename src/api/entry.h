@@ -9,8 +9,8 @@
 
 namespace tutti {
 
-/// Runs `body` (a function returning Status), logs and remembers a failure under the function's name, and gives the code
-/// to C. Nothing is thrown past it.
+/// Runs `body` (a function returning Status), logs and remembers a failure under the function's name, and
+/// gives the code to C. Nothing is thrown past it.
 template <typename Body>
 ncclResult_t entry(const char* function, Body&& body) noexcept {
   Status status;
@@ -26,6 +26,6 @@ ncclResult_t entry(const char* function, Body&& body) noexcept {
 
 }  // namespace tutti
 
-// Entry points are defined as pncclX, with ncclX as a weak alias: a profiler that defines ncclX itself and calls pncclX
-// takes the call over. Aliases need literal symbol names, hence the macro.
+// Entry points are defined as pncclX, with ncclX as a weak alias: a profiler that defines ncclX itself and
+// calls pncclX takes the call over. Aliases need literal symbol names, hence the macro.
 #define TUTTI_WEAK_ALIAS(name) __attribute__((weak, alias("pnccl" #name)))

@@ -1,8 +1,8 @@
 // Memory, registration and reduction operators.
+#include "core/memory.h"
 #include "api/entry.h"
 #include "core/communicator.h"
 #include "core/handle.h"
-#include "core/memory.h"
 #include "core/validate.h"
 
 using namespace tutti;

@@ -19,6 +19,8 @@ class Deadline {
   bool passed() const { return !isNever() && Clock::now() >= at_; }
   Clock::time_point at() const { return at_; }
 
+  bool operator<(const Deadline& other) const { return at_ < other.at_; }
+
   /// Milliseconds left for poll(2): at least 0, at most cap.
   int pollTimeoutMs(int cap) const {
     if (isNever()) return cap;

@@ -21,8 +21,10 @@ ncclResult_t reportFailure(const char* function, const Status& status) noexcept 
 }
 
 Status notServed(const char* function) {
-  return invalidUsage("{} is declared for programs that compile against NCCL 2.28, but this release of Tutti does not serve it yet",
-                      function);
+  return invalidUsage(
+      "{} is declared for programs that compile against NCCL 2.28, but this release of Tutti does not serve "
+      "it yet",
+      function);
 }
 
 }  // namespace tutti

@@ -19,11 +19,12 @@ bool hasRoot(Collective collective) {
          collective == Collective::gather || collective == Collective::scatter;
 }
 
-/// Whether this rank's call uses the buffer at all: broadcast reads the input on the root only, reduce writes the output
-/// on the root only.
+/// Whether this rank's call uses the buffer at all: broadcast reads the input on the root only, reduce writes
+/// the output on the root only.
 bool uses(Collective collective, Buffer buffer, bool isRoot) {
   if (isRoot) return true;
-  if (buffer == Buffer::input) return collective != Collective::broadcast && collective != Collective::scatter;
+  if (buffer == Buffer::input)
+    return collective != Collective::broadcast && collective != Collective::scatter;
   return collective != Collective::reduce && collective != Collective::gather;
 }
 
@@ -74,14 +75,16 @@ Status callCollective(const CollectiveCall& call) {
   return Group::ofThisThread().submit(*communicator, operation);
 }
 
-Status callSend(const void* buffer, size_t count, ncclDataType_t type, int peer, ncclComm_t comm, cudaStream_t stream) {
+Status callSend(const void* buffer, size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
+                cudaStream_t stream) {
   Operation operation;
   operation.kind = Operation::Kind::send;
   operation.input = buffer;
   return submitMessage(operation, count, type, peer, comm, stream);
 }
 
-Status callRecv(void* buffer, size_t count, ncclDataType_t type, int peer, ncclComm_t comm, cudaStream_t stream) {
+Status callRecv(void* buffer, size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
+                cudaStream_t stream) {
   Operation operation;
   operation.kind = Operation::Kind::recv;
   operation.output = buffer;

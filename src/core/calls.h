@@ -9,8 +9,8 @@
 
 namespace tutti {
 
-/// Arguments of a collective call as the API has them; `count` is per block (per rank where a buffer holds one block for
-/// every rank), `root` and `op` are ignored where the collective has none.
+/// Arguments of a collective call as the API has them; `count` is per block (per rank where a buffer holds
+/// one block for every rank), `root` and `op` are ignored where the collective has none.
 struct CollectiveCall {
   Collective collective = Collective::allReduce;
   const void* input = nullptr;
@@ -24,7 +24,9 @@ struct CollectiveCall {
 };
 Status callCollective(const CollectiveCall& call);
 
-Status callSend(const void* buffer, size_t count, ncclDataType_t type, int peer, ncclComm_t comm, cudaStream_t stream);
-Status callRecv(void* buffer, size_t count, ncclDataType_t type, int peer, ncclComm_t comm, cudaStream_t stream);
+Status callSend(const void* buffer, size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
+                cudaStream_t stream);
+Status callRecv(void* buffer, size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
+                cudaStream_t stream);
 
 }  // namespace tutti

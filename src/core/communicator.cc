@@ -19,7 +19,8 @@ constexpr auto kTeardownLimit = std::chrono::seconds(10);
 
 /// PeerInfo as bytes: fields separated by newlines, which none of them may contain.
 std::string encodePeer(const PeerInfo& info) {
-  return fmt::format("{}\n{}\n{}\n{}\n{}\n{}", info.rank, info.hostName, info.hostId, info.pid, info.processToken, info.device);
+  return fmt::format("{}\n{}\n{}\n{}\n{}\n{}", info.rank, info.hostName, info.hostId, info.pid,
+                     info.processToken, info.device);
 }
 
 template <typename T>
@@ -49,7 +50,7 @@ Result<PeerInfo> decodePeer(std::string_view text, int rank) {
 }  // namespace
 
 Communicator::Communicator(const CommunicatorSetup& setup)
-    : setup_(setup), faults_(std::make_shared<FaultState>()), waker_(std::make_shared<std::function<void()>>()) {}
+    : setup_(setup), faults_(std::make_shared<FaultState>()) {}
 
 Result<std::unique_ptr<Communicator>> Communicator::create(const CommunicatorSetup& setup) {
   std::unique_ptr<Communicator> communicator(new Communicator(setup));
@@ -59,17 +60,21 @@ Result<std::unique_ptr<Communicator>> Communicator::create(const CommunicatorSet
 }
 
 Status Communicator::connect(Deadline deadline) {
-  TUTTI_ASSIGN(control_, Control::join(setup_.id, setup_.rank, setup_.ranks, faults_, [this] { wake(); }, deadline));
+  TUTTI_ASSIGN(control_, Control::join(
+                             setup_.id, setup_.rank, setup_.ranks, faults_, [this] { wake(); }, deadline));
   TUTTI_TRY(control_->agree(agreedSettings(), deadline));
   TUTTI_TRY(exchangePeers(deadline));
   std::set<std::string> hosts;
   for (const PeerInfo& peer : peers_) hosts.insert(peer.hostId);
-  const EndpointOptions options = endpointOptions(setup_.ranks, static_cast<int>(hosts.size()), control_->secret());
+  const EndpointOptions options =
+      endpointOptions(setup_.ranks, static_cast<int>(hosts.size()), control_->secret());
   TUTTI_ASSIGN(endpoint_, Endpoint::create(peers_, setup_.rank, options, *control_, faults_, deadline));
   operators_ = std::make_unique<ReductionOps>(setup_.ranks);
   planner_ = std::make_unique<Planner>(*endpoint_, static_cast<int>(hosts.size()));
+  ExecutorOptions executorOptions;
+  executorOptions.wait = WaitPolicy::forRanks(*endpoint_);
+  executor_ = std::make_unique<HostExecutor>(*endpoint_, faults_, executorOptions);
   tasks_ = std::make_unique<TaskQueue>(*this);
-  channelSlices_.assign(static_cast<size_t>(options.channels), 0);
   // Nobody returns before everybody can: an operation may then count on its peers' listeners.
   TUTTI_TRY(control_->barrier(deadline));
   logInfo(Subsystem::init, "communicator {} rank {} of {} on device {}: {} host(s), {} local rank(s): ready",
@@ -99,13 +104,6 @@ Communicator::~Communicator() {
   if (!closed_) abort();
 }
 
-uint64_t Communicator::takeSlices(int channel, uint64_t slices) {
-  uint64_t& next = channelSlices_[static_cast<size_t>(channel)];
-  const uint64_t first = next;
-  next += slices;
-  return first;
-}
-
 void Communicator::wake() {
   if (endpoint_) endpoint_->bell(setup_.rank)->ring();
   if (tasks_) tasks_->wakeWaiters();
@@ -131,6 +129,8 @@ Status Communicator::close() {
     control_->leave(Deadline::after(kTeardownLimit)).ignore();
   }
   control_->stop();
+  tasks_.reset();
+  executor_.reset();
   endpoint_.reset();
   return status;
 }
@@ -143,6 +143,8 @@ void Communicator::abort() {
   if (control_) control_->abort("ncclCommAbort was called");
   if (tasks_) tasks_->drain(Deadline::after(kTeardownLimit)).ignore();
   if (control_) control_->stop();
+  tasks_.reset();
+  executor_.reset();
   endpoint_.reset();
 }
 

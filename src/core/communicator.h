@@ -15,6 +15,7 @@
 #include "core/reduction_ops.h"
 #include "core/registrations.h"
 #include "core/task_queue.h"
+#include "executor/host/host_executor.h"
 #include "transport/endpoint.h"
 
 namespace tutti {
@@ -30,12 +31,13 @@ struct CommunicatorSetup {
   int maxChannels = 0;
 };
 
-/// Owns control channel, endpoint, operators, planner and tasks. Calls must not overlap, except abort(), error() and
-/// what the parts say of themselves.
+/// Owns control channel, endpoint, operators, planner and tasks. Calls must not overlap, except abort(),
+/// error() and what the parts say of themselves.
 ///
 ///   control    who is there, who died                 (bootstrap)
 ///   endpoint   FIFOs, flags, mapped memory            (transport)
 ///   planner    operation -> schedule                  (algorithms)
+///   executor   runs schedules                         (executor)
 ///   tasks      operations in flight, in order
 class Communicator {
  public:
@@ -52,15 +54,16 @@ class Communicator {
   Endpoint& endpoint() { return *endpoint_; }
   Planner& planner() { return *planner_; }
   ReductionOps& operators() { return *operators_; }
+  HostExecutor& executor() { return *executor_; }
   TaskQueue& tasks() { return *tasks_; }
   Registrations& registrations() { return registrations_; }
   const FaultState& faults() const { return *faults_; }
 
   /// Numbers that all ranks count alike.
   uint64_t nextNegotiation() { return ++negotiations_; }
-  uint64_t takeSlices(int channel, uint64_t slices);
 
-  /// Records an error that makes the communicator unusable, tells the other ranks and wakes everyone who waits.
+  /// Records an error that makes the communicator unusable, tells the other ranks and wakes everyone who
+  /// waits.
   void fail(const Status& error);
   /// Ok, or the error that made the communicator unusable.
   Status error() const { return faults_->error(); }
@@ -82,14 +85,13 @@ class Communicator {
   std::shared_ptr<FaultState> faults_;
   std::unique_ptr<Control> control_;
   std::vector<PeerInfo> peers_;
-  std::shared_ptr<std::function<void()>> waker_;  // outlives the endpoint: the control channel may call it late
   std::unique_ptr<Endpoint> endpoint_;
   std::unique_ptr<ReductionOps> operators_;
   std::unique_ptr<Planner> planner_;
+  std::unique_ptr<HostExecutor> executor_;
   std::unique_ptr<TaskQueue> tasks_;
   Registrations registrations_;
   uint64_t negotiations_ = 0;
-  std::vector<uint64_t> channelSlices_;
   bool closed_ = false;
 };
 

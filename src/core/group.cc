@@ -8,7 +8,8 @@
 namespace tutti {
 namespace {
 
-/// A message to oneself moves only together with its counterpart in the same group: without it, it would wait for ever.
+/// A message to oneself moves only together with its counterpart in the same group: without it, it would wait
+/// for ever.
 Status checkSelfMessages(const Communicator& communicator, std::span<const Operation> operations) {
   int sends = 0;
   int receives = 0;
@@ -93,7 +94,8 @@ Status Group::launch() {
   static thread_local std::vector<Operation> operations;
   tasks.clear();
   TUTTI_TRY(checkEntries());
-  // The entries of one communicator form one task. Groups name few communicators, so a scan is the fastest way.
+  // The entries of one communicator form one task. Groups name few communicators, so a scan is the fastest
+  // way.
   for (size_t i = 0; i < entries_.size(); ++i) {
     Communicator* communicator = entries_[i].communicator;
     if (communicator == nullptr) continue;

@@ -22,8 +22,8 @@ class Group {
 
   /// Launches now, or with the group when one is open.
   Status submit(Communicator& communicator, const Operation& operation);
-  /// Runs `job` (an initialisation) now, or, when a group is open, at its end, all jobs of the group at once, each on a
-  /// thread of its own: they wait for each other.
+  /// Runs `job` (an initialisation) now, or, when a group is open, at its end, all jobs of the group at once,
+  /// each on a thread of its own: they wait for each other.
   Status submitJob(std::function<Status()> job);
   /// An argument error inside a group: kept and returned by end() too; nothing of the group is launched then.
   void latch(const Status& error) {

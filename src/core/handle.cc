@@ -25,11 +25,16 @@ Result<Communicator*> resolveHandle(ncclComm_t comm) {
     return invalidArgument("{} is not a communicator (wrong magic number)", static_cast<const void*>(comm));
   }
   switch (comm->state.load(std::memory_order_acquire)) {
-    case ncclComm::State::ready: return comm->communicator.get();
+    case ncclComm::State::ready:
+      return comm->communicator.get();
     case ncclComm::State::initialising:
-      return invalidUsage("the communicator is not ready: its initialisation has not ended (inside a group it ends with ncclGroupEnd)");
-    case ncclComm::State::failed: return comm->failure.withContext("the communicator's initialisation failed");
-    case ncclComm::State::destroyed: break;
+      return invalidUsage(
+          "the communicator is not ready: its initialisation has not ended (inside a group it ends with "
+          "ncclGroupEnd)");
+    case ncclComm::State::failed:
+      return comm->failure.withContext("the communicator's initialisation failed");
+    case ncclComm::State::destroyed:
+      break;
   }
   return invalidArgument("the communicator was destroyed or aborted before");
 }

@@ -12,8 +12,8 @@ namespace tutti {
 class Communicator;
 }
 
-/// What ncclComm_t points to. Handles are never freed (they are 64 bytes, and are not used again), so that a call with
-/// a destroyed communicator finds its tombstone instead of somebody else's memory.
+/// What ncclComm_t points to. Handles are never freed (they are 64 bytes, and are not used again), so that a
+/// call with a destroyed communicator finds its tombstone instead of somebody else's memory.
 struct ncclComm {
   static constexpr uint64_t kMagic = 0x7475747469434f4dULL;
   enum class State : uint8_t { initialising, ready, failed, destroyed };

@@ -15,7 +15,8 @@ namespace {
 Result<int> currentDevice() {
   TUTTI_ASSIGN(const tuttiHostRuntime_v1* runtime, hostRuntime());
   int device = 0;
-  if (const int error = runtime->currentDevice(&device); error != 0) return systemError(error, "find the current device");
+  if (const int error = runtime->currentDevice(&device); error != 0)
+    return systemError(error, "find the current device");
   return device;
 }
 
@@ -39,16 +40,21 @@ Status submitBuild(ncclComm_t* comm, const CommunicatorSetup& setup) {
   return Group::ofThisThread().submitJob([handle, setup] { return build(handle, setup); });
 }
 
-/// Takes the communicator out of its handle, which is a tombstone afterwards. Only one of several callers gets it.
+/// Takes the communicator out of its handle, which is a tombstone afterwards. Only one of several callers
+/// gets it.
 Result<std::unique_ptr<Communicator>> bury(ncclComm_t comm) {
   if (comm == nullptr) return invalidArgument("the communicator is null");
   if (comm->magic != ncclComm::kMagic) return resolveHandle(comm).status();
   const auto before = comm->state.exchange(ncclComm::State::destroyed, std::memory_order_acq_rel);
   switch (before) {
-    case ncclComm::State::ready: return std::move(comm->communicator);
-    case ncclComm::State::failed: return std::unique_ptr<Communicator>();  // nothing was made: nothing to end
-    case ncclComm::State::destroyed: return invalidArgument("the communicator was destroyed or aborted before");
-    case ncclComm::State::initialising: break;
+    case ncclComm::State::ready:
+      return std::move(comm->communicator);
+    case ncclComm::State::failed:
+      return std::unique_ptr<Communicator>();  // nothing was made: nothing to end
+    case ncclComm::State::destroyed:
+      return invalidArgument("the communicator was destroyed or aborted before");
+    case ncclComm::State::initialising:
+      break;
   }
   comm->state.store(before, std::memory_order_release);
   return invalidUsage("the communicator cannot be ended while it is being initialised");
@@ -74,13 +80,15 @@ Status initAll(ncclComm_t* comms, int devices, const int* deviceList) {
   if (comms == nullptr) return invalidArgument("comms is null");
   TUTTI_ASSIGN(const tuttiHostRuntime_v1* runtime, hostRuntime());
   int available = 0;
-  if (const int error = runtime->deviceCount(&available); error != 0) return systemError(error, "count the devices");
+  if (const int error = runtime->deviceCount(&available); error != 0)
+    return systemError(error, "count the devices");
   if (devices < 1) return invalidArgument("ndev is {}, but at least 1 device is needed", devices);
   std::set<int> seen;
   for (int i = 0; i < devices; ++i) {
     const int device = deviceList != nullptr ? deviceList[i] : i;
     if (device < 0 || device >= available) {
-      return invalidArgument("device {} (number {} of the list) does not exist: there are {}", device, i, available);
+      return invalidArgument("device {} (number {} of the list) does not exist: there are {}", device, i,
+                             available);
     }
     if (!seen.insert(device).second) return invalidUsage("device {} is in the list twice", device);
   }

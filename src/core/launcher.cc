@@ -13,6 +13,7 @@ namespace tutti {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+constexpr size_t kBytesPerTurn = 256 * 1024;  // of each task, so that the ranks of a group stay in step
 
 void releaseHolder(RankTask* task) {
   if (task->holders.fetch_sub(1, std::memory_order_acq_rel) == 1) task->communicator().tasks().recycle(task);
@@ -22,8 +23,8 @@ void runTask(void* context) { static_cast<RankTask*>(context)->runToEnd(); }
 void releaseTask(void* context) { releaseHolder(static_cast<RankTask*>(context)); }
 tuttiStreamTask mainWork(RankTask* task) { return {runTask, releaseTask, task}; }
 
-/// On each further stream of the task: everything before it on that stream is done, so it has arrived; what comes
-/// after it waits for the task.
+/// On each further stream of the task: everything before it on that stream is done, so it has arrived; what
+/// comes after it waits for the task.
 void arriveAndWait(void* context) {
   auto* task = static_cast<RankTask*>(context);
   task->streamsToArrive.fetch_sub(1, std::memory_order_acq_rel);
@@ -31,8 +32,8 @@ void arriveAndWait(void* context) {
   task->finished.wait(0, std::memory_order_acquire);
 }
 
-/// Makes a device current for a scope: the null stream is the default stream of the current device, and a task's null
-/// stream means its communicator's device, whatever device the calling thread works on.
+/// Makes a device current for a scope: the null stream is the default stream of the current device, and a
+/// task's null stream means its communicator's device, whatever device the calling thread works on.
 class DeviceScope {
  public:
   DeviceScope(const tuttiHostRuntime_v1& runtime, const RankTask& task) : runtime_(runtime) {
@@ -57,8 +58,8 @@ struct Inline {
   void* occupation;
 };
 
-/// Advances the tasks that this thread holds; ends those that are done and drops them from the list. True when
-/// anything moved.
+/// Advances the tasks that this thread holds; ends those that are done and drops them from the list. True
+/// when anything moved.
 bool advanceInline(const tuttiHostRuntime_v1& runtime, std::vector<Inline>& tasks) {
   bool progressed = false;
   for (size_t i = 0; i < tasks.size();) {
@@ -67,14 +68,9 @@ bool advanceInline(const tuttiHostRuntime_v1& runtime, std::vector<Inline>& task
       ++i;
       continue;
     }
-    Endpoint& endpoint = task->communicator().endpoint();
-    endpoint.endSleep();  // this thread works on the message connections; costs nothing where there are none
-    const bool moved = endpoint.progress();
-    const FaultState& faults = task->communicator().faults();
-    const HostRun::State state = faults.stopped() ? task->stop(faults.error()) : task->advance();
-    progressed = progressed || moved || state != HostRun::State::waiting;
+    const HostRun::State state = task->advance(kBytesPerTurn);
+    progressed = progressed || state != HostRun::State::waiting;
     if (state == HostRun::State::done || state == HostRun::State::failed) {
-      endpoint.beginSleep();
       task->complete();
       runtime.streamEnd(tasks[i].occupation);
       releaseHolder(task);
@@ -130,7 +126,7 @@ Status launchTasks(std::span<RankTask* const> tasks) {
   }
   spinInline(*runtime, inlineTasks);
   for (const Inline& rest : inlineTasks) {
-    rest.task->communicator().endpoint().beginSleep();
+    rest.task->communicator().executor().returnConnections();
     runtime->streamHandOff(rest.occupation, mainWork(rest.task));
   }
   return Status::ok();

@@ -10,7 +10,8 @@ Status allocateMemory(void** pointer, size_t bytes) {
   if (bytes == 0) return Status::ok();
   TUTTI_ASSIGN(const tuttiHostRuntime_v1* runtime, hostRuntime());
   int device = 0;
-  if (const int error = runtime->currentDevice(&device); error != 0) return systemError(error, "find the current device");
+  if (const int error = runtime->currentDevice(&device); error != 0)
+    return systemError(error, "find the current device");
   if (const int error = runtime->memoryAllocate(device, bytes, pointer); error != 0) {
     return systemError(error, "allocate {} bytes on device {}", bytes, device);
   }

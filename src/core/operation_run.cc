@@ -8,7 +8,8 @@
 namespace tutti {
 namespace {
 
-// Bits of a fingerprint, from the top: kind of call, type, operator, root, count (the low bits are what differs most).
+// Bits of a fingerprint, from the top: kind of call, type, operator, root, count (the low bits are what
+// differs most).
 constexpr int kCountBits = 36;
 constexpr int kRootBits = 16;
 constexpr uint64_t kCountMask = (uint64_t{1} << kCountBits) - 1;
@@ -34,9 +35,9 @@ uint64_t fingerprint(const Operation& operation) {
 std::string describeFingerprint(uint64_t value) {
   static constexpr const char* kOps[] = {"sum", "prod", "max", "min"};
   const auto op = (value >> 52) & 0xf;
-  return fmt::format("{} of {} x {} ({}, root {})", name(static_cast<Collective>(value >> 60)), value & kCountMask,
-                     name(static_cast<ncclDataType_t>((value >> 56) & 0xf)), op < 4 ? kOps[op] : "?",
-                     (value >> kCountBits) & ((uint64_t{1} << kRootBits) - 1));
+  return fmt::format("{} of {} x {} ({}, root {})", name(static_cast<Collective>(value >> 60)),
+                     value & kCountMask, nameOf(static_cast<ncclDataType_t>((value >> 56) & 0xf)),
+                     op < 4 ? kOps[op] : "?", (value >> kCountBits) & ((uint64_t{1} << kRootBits) - 1));
 }
 
 Status OperationRun::begin(Communicator& communicator, const Operation& operation) {
@@ -78,7 +79,8 @@ void OperationRun::postBoard() {
 Status OperationRun::checkFingerprint(int rank, uint64_t theirs) const {
   if (theirs == mine_.call) return Status::ok();
   return invalidUsage("the ranks' calls do not match: rank {} called {}, but rank {} called {}",
-                      communicator_->rank(), describeFingerprint(mine_.call), rank, describeFingerprint(theirs));
+                      communicator_->rank(), describeFingerprint(mine_.call), rank,
+                      describeFingerprint(theirs));
 }
 
 HostRun::State OperationRun::advanceNegotiation() {
@@ -116,42 +118,46 @@ Status OperationRun::mapPeers() {
   return Status::ok();
 }
 
+Launch makeLaunch(const Communicator& communicator, const Operation& operation, const Plan& plan,
+                  int channel) {
+  Launch launch;
+  launch.schedule = plan.schedule;
+  launch.shape = CallShape{.collective = operation.collective,
+                           .ranks = communicator.ranks(),
+                           .root = plan.schedule->root,
+                           .parts = plan.schedule->parts,
+                           .count = operation.count,
+                           .elementBytes = sizeOf(operation.type),
+                           .channel = channel,
+                           .channels = plan.channels,
+                           .sliceBytes = plan.sliceBytes};
+  launch.reduction = operation.reduction.spec;
+  launch.input = operation.input;
+  launch.output = operation.output;
+  launch.channel = channel;
+  return launch;
+}
+
 Status OperationRun::launch(bool zeroCopy) {
   TUTTI_ASSIGN(const Plan plan, communicator_->planner().plan(operation_, zeroCopy));
   launches_.resize(static_cast<size_t>(plan.channels));
   for (int channel = 0; channel < plan.channels; ++channel) {
     Launch& launch = launches_[static_cast<size_t>(channel)];
-    launch.schedule = plan.schedule;
-    launch.shape = CallShape{.collective = operation_.collective,
-                             .ranks = communicator_->ranks(),
-                             .root = operation_.kind == Operation::Kind::collective ? operation_.root : plan.schedule->root,
-                             .parts = plan.schedule->parts,
-                             .count = operation_.count,
-                             .elementBytes = sizeOf(operation_.type),
-                             .channel = channel,
-                             .channels = plan.channels,
-                             .sliceBytes = plan.sliceBytes};
-    launch.reduction = operation_.reduction.spec;
-    launch.input = operation_.input;
-    launch.output = operation_.output;
-    launch.channel = channel;
-    if (zeroCopy) {
-      launch.peerInput = peerInput_;
-      launch.peerOutput = peerOutput_;
-    }
-    if (plan.schedule->sharedScratch) {  // the only runs that the channel counts; see Buffer
-      launch.firstSlice = communicator_->takeSlices(channel, SegmentTable(launch.shape).slices());
-    }
+    launch = makeLaunch(*communicator_, operation_, plan, channel);
+    if (!zeroCopy) continue;
+    launch.peerInput = peerInput_;
+    launch.peerOutput = peerOutput_;
   }
-  TUTTI_ASSIGN(run_, startRun(communicator_->endpoint(), launches_, communicator_->faultsShared()));
+  TUTTI_ASSIGN(run_, communicator_->executor().start(launches_));
   phase_ = Phase::running;
   return Status::ok();
 }
 
-HostRun::State OperationRun::advance() {
+HostRun::State OperationRun::advance(size_t byteBudget) {
   if (phase_ == Phase::negotiating) return advanceNegotiation();
-  const HostRun::State state = run_->advance();
+  const HostRun::State state = run_->advance(byteBudget);
   if (state == HostRun::State::failed) status_ = run_->status();
+  if (state == HostRun::State::done) run_.reset();
   return state;
 }
 
@@ -159,7 +165,7 @@ std::string OperationRun::position() const {
   if (phase_ == Phase::negotiating) {
     return fmt::format("{}: waiting for the other ranks of this host to call", name(operation_.collective));
   }
-  return fmt::format("{}: {}", name(operation_.collective), run_->position());
+  return run_ != nullptr ? run_->position() : "between operations";
 }
 
 }  // namespace tutti

@@ -27,16 +27,20 @@ class Planner {
  public:
   Planner(const Endpoint& endpoint, int hosts);
 
-  /// True when the operation should run in place on the users' buffers, provided that all ranks' buffers can be mapped:
-  /// worth a negotiation. Depends only on what all ranks know.
+  /// True when the operation should run in place on the users' buffers, provided that all ranks' buffers can
+  /// be mapped: worth a negotiation. Depends only on what all ranks know.
   bool wantsZeroCopy(const Operation& operation) const;
   Result<Plan> plan(const Operation& operation, bool zeroCopy);
+  /// The plan of a send, a receive or a message to oneself.
+  Result<Plan> planMessage(const Operation& message);
 
  private:
   using Key = std::tuple<std::string, Collective, int>;  // algorithm, collective, root or peer code
-  Result<std::shared_ptr<const Schedule>> schedule(const std::string& algorithm, Collective collective, int root);
-  Result<Plan> planMessage(const Operation& operation);
-  size_t sliceBytesFor(const Schedule& schedule, size_t elementBytes) const;
+  Result<std::shared_ptr<const Schedule>> schedule(const std::string& algorithm, Collective collective,
+                                                   int root);
+  std::string algorithmFor(const Operation& operation, bool zeroCopy) const;
+  size_t sliceBytesFor(const Schedule& schedule) const;
+  bool allMapped() const;
 
   const Endpoint& endpoint_;
   const int hosts_;

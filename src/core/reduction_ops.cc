@@ -17,11 +17,16 @@ T load(const void* from) {
 Result<Reduction> builtinReduction(ncclRedOp_t op) {
   switch (op) {
     case ncclSum:
-    case ncclAvg: return Reduction::sum;
-    case ncclProd: return Reduction::prod;
-    case ncclMax: return Reduction::max;
-    case ncclMin: return Reduction::min;
-    default: return invalidArgument("reduction operator {} does not exist", static_cast<int>(op));
+    case ncclAvg:
+      return Reduction::sum;
+    case ncclProd:
+      return Reduction::prod;
+    case ncclMax:
+      return Reduction::max;
+    case ncclMin:
+      return Reduction::min;
+    default:
+      return invalidArgument("reduction operator {} does not exist", static_cast<int>(op));
   }
 }
 
@@ -30,13 +35,25 @@ Result<Reduction> builtinReduction(ncclRedOp_t op) {
 void readScalar(const void* scalar, ReductionSpec& spec) {
   spec.hasScale = true;
   switch (spec.type) {
-    case ncclInt8: spec.integerScale = static_cast<uint64_t>(load<int8_t>(scalar)); break;
-    case ncclUint8: spec.integerScale = load<uint8_t>(scalar); break;
-    case ncclInt32: spec.integerScale = static_cast<uint64_t>(load<int32_t>(scalar)); break;
-    case ncclUint32: spec.integerScale = load<uint32_t>(scalar); break;
+    case ncclInt8:
+      spec.integerScale = static_cast<uint64_t>(load<int8_t>(scalar));
+      break;
+    case ncclUint8:
+      spec.integerScale = load<uint8_t>(scalar);
+      break;
+    case ncclInt32:
+      spec.integerScale = static_cast<uint64_t>(load<int32_t>(scalar));
+      break;
+    case ncclUint32:
+      spec.integerScale = load<uint32_t>(scalar);
+      break;
     case ncclInt64:
-    case ncclUint64: spec.integerScale = load<uint64_t>(scalar); break;
-    default: spec.scale = toDouble(spec.type, scalar); break;
+    case ncclUint64:
+      spec.integerScale = load<uint64_t>(scalar);
+      break;
+    default:
+      spec.scale = toDouble(spec.type, scalar);
+      break;
   }
 }
 
@@ -45,6 +62,7 @@ Result<ncclRedOp_t> ReductionOps::createPreMulSum(const void* scalar, ncclDataTy
   if (scalar == nullptr) return invalidArgument("PreMulSum: the scalar's pointer is null");
   Entry entry;
   entry.live = true;
+  entry.use.ownScalar = true;
   entry.use.spec.type = type;
   entry.use.spec.hasScale = true;
   if (residence == ncclScalarHostImmediate) {
@@ -64,7 +82,8 @@ Result<ncclRedOp_t> ReductionOps::createPreMulSum(const void* scalar, ncclDataTy
 }
 
 Status ReductionOps::destroy(ncclRedOp_t op) {
-  if (op >= 0 && op < ncclNumOps) return invalidArgument("operator {} is built in and cannot be destroyed", static_cast<int>(op));
+  if (op >= 0 && op < ncclNumOps)
+    return invalidArgument("operator {} is built in and cannot be destroyed", static_cast<int>(op));
   const std::lock_guard lock(mutex_);
   const auto index = static_cast<size_t>(op) - ncclNumOps;
   if (index >= entries_.size() || !entries_[index].live) {
@@ -94,7 +113,7 @@ Result<OperatorUse> ReductionOps::resolve(ncclRedOp_t op, ncclDataType_t type) c
   }
   if (entries_[index].use.spec.type != type) {
     return invalidArgument("reduction operator {} was created for {}, but the call's data type is {}",
-                           static_cast<int>(op), name(entries_[index].use.spec.type), name(type));
+                           static_cast<int>(op), nameOf(entries_[index].use.spec.type), nameOf(type));
   }
   return entries_[index].use;
 }

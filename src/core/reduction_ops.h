@@ -14,11 +14,13 @@ class ReductionOps {
  public:
   explicit ReductionOps(int ranks) : ranks_(ranks) {}
 
-  /// Registers "scale by *scalar, then sum". An immediate scalar is read now, a resident one when a collective runs.
-  Result<ncclRedOp_t> createPreMulSum(const void* scalar, ncclDataType_t type, ncclScalarResidence_t residence);
+  /// Registers "scale by *scalar, then sum". An immediate scalar is read now, a resident one when a
+  /// collective runs.
+  Result<ncclRedOp_t> createPreMulSum(const void* scalar, ncclDataType_t type,
+                                      ncclScalarResidence_t residence);
   Status destroy(ncclRedOp_t op);
-  /// What the executor applies for `op` on elements of `type`; an error when the handle is unknown or was made for
-  /// another type.
+  /// What the executor applies for `op` on elements of `type`; an error when the handle is unknown or was
+  /// made for another type.
   Result<OperatorUse> resolve(ncclRedOp_t op, ncclDataType_t type) const;
 
  private:

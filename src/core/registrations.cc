@@ -15,7 +15,8 @@ Result<void*> Registrations::add(void* buffer, size_t bytes) {
 Status Registrations::remove(void* handle) {
   const std::lock_guard lock(mutex_);
   if (ranges_.erase(handle) == 0) {
-    return invalidArgument("deregister: {} is not a handle of this communicator, or was deregistered before", handle);
+    return invalidArgument("deregister: {} is not a handle of this communicator, or was deregistered before",
+                           handle);
   }
   return Status::ok();
 }

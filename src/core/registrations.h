@@ -10,9 +10,9 @@
 
 namespace tutti {
 
-/// Registered ranges of one communicator. Memory of ncclMemAlloc and of the host runtime can be mapped by peers without
-/// being registered; registration is the user's promise that the range stays valid, and is checked at deregistration.
-/// Thread-safe.
+/// Registered ranges of one communicator. Memory of ncclMemAlloc and of the host runtime can be mapped by
+/// peers without being registered; registration is the user's promise that the range stays valid, and is
+/// checked at deregistration. Thread-safe.
 class Registrations {
  public:
   /// The handle is a value of this object and never null.

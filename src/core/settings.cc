@@ -8,8 +8,8 @@
 namespace tutti {
 namespace {
 
-// FIFO slots of shared memory: two of them and the vectors between fit a core's L2 cache. Between hosts a slot is a
-// network message, where larger is better.
+// FIFO slots of shared memory: two of them and the vectors between fit a core's L2 cache. Between hosts a
+// slot is a network message, where larger is better.
 constexpr size_t kHostSlotBytes = 128 * 1024;
 constexpr size_t kNetworkSlotBytes = 512 * 1024;
 constexpr size_t kScratchSlices = 8;

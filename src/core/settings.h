@@ -8,8 +8,8 @@
 
 namespace tutti {
 
-/// Name and value of everything that must be equal on all ranks; a difference is an error at init that names both
-/// ranks and both values.
+/// Name and value of everything that must be equal on all ranks; a difference is an error at init that names
+/// both ranks and both values.
 std::map<std::string, std::string> agreedSettings();
 
 /// Channels, slots and scratch of a communicator of `ranks` ranks on `hosts` hosts.

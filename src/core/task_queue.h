@@ -14,8 +14,8 @@
 
 namespace tutti {
 
-/// Thread-safe. Tickets are 1, 2, 3, ...; the task whose ticket is one more than the number of finished tasks has its
-/// turn.
+/// Thread-safe. Tickets are 1, 2, 3, ...; the task whose ticket is one more than the number of finished tasks
+/// has its turn.
 class TaskQueue {
  public:
   explicit TaskQueue(Communicator& communicator) : communicator_(communicator) {}
@@ -36,7 +36,9 @@ class TaskQueue {
 
   /// Waits until every task so far is finished.
   Status drain(Deadline deadline);
-  bool idle() const { return finished_.load(std::memory_order_acquire) == issued_.load(std::memory_order_acquire); }
+  bool idle() const {
+    return finished_.load(std::memory_order_acquire) == issued_.load(std::memory_order_acquire);
+  }
 
  private:
   Communicator& communicator_;

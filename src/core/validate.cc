@@ -10,12 +10,14 @@ Status checkType(ncclDataType_t type) {
 }
 
 Status checkRoot(int root, int ranks) {
-  if (root < 0 || root >= ranks) return invalidArgument("root {} is not a rank of this communicator (0..{})", root, ranks - 1);
+  if (root < 0 || root >= ranks)
+    return invalidArgument("root {} is not a rank of this communicator (0..{})", root, ranks - 1);
   return Status::ok();
 }
 
 Status checkPeer(int peer, int ranks) {
-  if (peer < 0 || peer >= ranks) return invalidArgument("peer {} is not a rank of this communicator (0..{})", peer, ranks - 1);
+  if (peer < 0 || peer >= ranks)
+    return invalidArgument("peer {} is not a rank of this communicator (0..{})", peer, ranks - 1);
   return Status::ok();
 }
 
@@ -27,8 +29,9 @@ Status checkBuffer(const void* buffer, size_t count, const char* what) {
 Status checkSize(size_t count, size_t elementBytes, int blocks) {
   const auto limit = static_cast<size_t>(PTRDIFF_MAX) / elementBytes / static_cast<size_t>(blocks);
   if (count > limit) {
-    return invalidArgument("count {} is too large: {} blocks of {}-byte elements do not fit the address space", count,
-                           blocks, elementBytes);
+    return invalidArgument(
+        "count {} is too large: {} blocks of {}-byte elements do not fit the address space", count, blocks,
+        elementBytes);
   }
   return Status::ok();
 }

@@ -15,8 +15,10 @@ constexpr ncclRedOp_t kOps[] = {ncclSum, ncclProd, ncclMax, ncclMin, ncclAvg};
 class Buffer {
  public:
   Buffer(size_t bytes, bool device) : device_(device), plain_(device ? 0 : bytes + 1) {
-    if (device_) EXPECT_EQ(cudaMalloc(reinterpret_cast<void**>(&data_), bytes + 1), cudaSuccess);
-    else data_ = plain_.data();
+    if (device_)
+      EXPECT_EQ(cudaMalloc(reinterpret_cast<void**>(&data_), bytes + 1), cudaSuccess);
+    else
+      data_ = plain_.data();
     std::memset(data_, 0xee, bytes + 1);
   }
   ~Buffer() {
@@ -41,12 +43,13 @@ struct Case {
 };
 
 std::string describe(const Case& c, const Rank& rank) {
-  return fmt::format("{} op {} count {} {} {} memory, rank {} of {}", name(c.type), static_cast<int>(c.op), c.count,
-                     c.form == Form::inPlace ? "in place" : "out of place", c.device ? "device" : "plain", rank.rank,
-                     rank.ranks);
+  return fmt::format("{} op {} count {} {} {} memory, rank {} of {}", name(c.type), static_cast<int>(c.op),
+                     c.count, c.form == Form::inPlace ? "in place" : "out of place",
+                     c.device ? "device" : "plain", rank.rank, rank.ranks);
 }
 
-void expectElements(const std::byte* actual, const std::vector<std::byte>& expected, const Case& c, const Rank& rank) {
+void expectElements(const std::byte* actual, const std::vector<std::byte>& expected, const Case& c,
+                    const Rank& rank) {
   if (expected.empty() || std::memcmp(actual, expected.data(), expected.size()) == 0) return;
   size_t i = 0;
   while (actual[i] == expected[i]) ++i;
@@ -60,12 +63,15 @@ void checkAllReduce(const Rank& rank, const Case& c) {
   const size_t bytes = c.count * sizeOf(c.type);
   Buffer input(bytes, c.device);
   Buffer output(bytes, c.device);
-  const auto mine = makeElements(c.type, c.count, [&](size_t i) { return inputValue(c.op, rank.rank, rank.ranks, i); });
+  const auto mine =
+      makeElements(c.type, c.count, [&](size_t i) { return inputValue(c.op, rank.rank, rank.ranks, i); });
   std::byte* in = c.form == Form::inPlace ? output.data() : input.data();
   if (bytes != 0) std::memcpy(in, mine.data(), bytes);
   ASSERT_NCCL_OK(ncclAllReduce(in, output.data(), c.count, c.type, c.op, rank.comm, rank.stream));
   rank.sync();
-  expectElements(output.data(), makeElements(c.type, c.count, [&](size_t i) { return reducedValue(c.op, rank.ranks, i); }), c, rank);
+  expectElements(output.data(),
+                 makeElements(c.type, c.count, [&](size_t i) { return reducedValue(c.op, rank.ranks, i); }),
+                 c, rank);
   if (c.form == Form::outOfPlace) expectElements(in, mine, c, rank);
   EXPECT_EQ(output.data()[bytes], std::byte{0xee}) << describe(c, rank) << ": wrote behind the end";
 }
@@ -74,13 +80,16 @@ void checkReduce(const Rank& rank, const Case& c, int root) {
   const size_t bytes = c.count * sizeOf(c.type);
   Buffer input(bytes, c.device);
   Buffer output(bytes, c.device);
-  const auto mine = makeElements(c.type, c.count, [&](size_t i) { return inputValue(c.op, rank.rank, rank.ranks, i); });
+  const auto mine =
+      makeElements(c.type, c.count, [&](size_t i) { return inputValue(c.op, rank.rank, rank.ranks, i); });
   std::byte* in = c.form == Form::inPlace ? output.data() : input.data();
   if (bytes != 0) std::memcpy(in, mine.data(), bytes);
   ASSERT_NCCL_OK(ncclReduce(in, output.data(), c.count, c.type, c.op, root, rank.comm, rank.stream));
   rank.sync();
   if (rank.rank == root) {
-    expectElements(output.data(), makeElements(c.type, c.count, [&](size_t i) { return reducedValue(c.op, rank.ranks, i); }), c, rank);
+    expectElements(output.data(),
+                   makeElements(c.type, c.count, [&](size_t i) { return reducedValue(c.op, rank.ranks, i); }),
+                   c, rank);
   } else {
     expectElements(in, mine, c, rank);  // also in place, only the root's buffer changes
   }
@@ -90,7 +99,8 @@ void checkBroadcast(const Rank& rank, const Case& c, int root) {
   const size_t bytes = c.count * sizeOf(c.type);
   Buffer input(bytes, c.device);
   Buffer output(bytes, c.device);
-  const auto sent = makeElements(c.type, c.count, [&](size_t i) { return inputValue(ncclMax, root, rank.ranks, i); });
+  const auto sent =
+      makeElements(c.type, c.count, [&](size_t i) { return inputValue(ncclMax, root, rank.ranks, i); });
   std::byte* in = c.form == Form::inPlace ? output.data() : input.data();
   if (rank.rank == root && bytes != 0) std::memcpy(in, sent.data(), bytes);
   ASSERT_NCCL_OK(ncclBroadcast(in, output.data(), c.count, c.type, root, rank.comm, rank.stream));
@@ -104,8 +114,10 @@ void checkAllGather(const Rank& rank, const Case& c) {
   const auto ranks = static_cast<size_t>(rank.ranks);
   Buffer input(bytes, c.device);
   Buffer output(bytes * ranks, c.device);
-  const auto mine = makeElements(c.type, c.count, [&](size_t i) { return inputValue(ncclMax, rank.rank, rank.ranks, i); });
-  std::byte* in = c.form == Form::inPlace ? output.data() + bytes * static_cast<size_t>(rank.rank) : input.data();
+  const auto mine =
+      makeElements(c.type, c.count, [&](size_t i) { return inputValue(ncclMax, rank.rank, rank.ranks, i); });
+  std::byte* in =
+      c.form == Form::inPlace ? output.data() + bytes * static_cast<size_t>(rank.rank) : input.data();
   if (bytes != 0) std::memcpy(in, mine.data(), bytes);
   ASSERT_NCCL_OK(ncclAllGather(in, output.data(), c.count, c.type, rank.comm, rank.stream));
   rank.sync();
@@ -121,13 +133,17 @@ void checkReduceScatter(const Rank& rank, const Case& c) {
   const auto ranks = static_cast<size_t>(rank.ranks);
   Buffer input(bytes * ranks, c.device);
   Buffer output(bytes, c.device);
-  const auto mine = makeElements(c.type, c.count * ranks, [&](size_t i) { return inputValue(c.op, rank.rank, rank.ranks, i); });
+  const auto mine = makeElements(c.type, c.count * ranks,
+                                 [&](size_t i) { return inputValue(c.op, rank.rank, rank.ranks, i); });
   if (bytes != 0) std::memcpy(input.data(), mine.data(), bytes * ranks);
   const size_t first = c.count * static_cast<size_t>(rank.rank);
-  std::byte* out = c.form == Form::inPlace ? input.data() + bytes * static_cast<size_t>(rank.rank) : output.data();
+  std::byte* out =
+      c.form == Form::inPlace ? input.data() + bytes * static_cast<size_t>(rank.rank) : output.data();
   ASSERT_NCCL_OK(ncclReduceScatter(input.data(), out, c.count, c.type, c.op, rank.comm, rank.stream));
   rank.sync();
-  expectElements(out, makeElements(c.type, c.count, [&](size_t i) { return reducedValue(c.op, rank.ranks, first + i); }), c, rank);
+  expectElements(
+      out, makeElements(c.type, c.count, [&](size_t i) { return reducedValue(c.op, rank.ranks, first + i); }),
+      c, rank);
 }
 
 class Collectives : public testing::TestWithParam<int> {};
@@ -230,10 +246,12 @@ TEST_P(Collectives, ManyCallsInFlightKeepTheirOrder) {
     std::vector<int32_t> data(kCount, 1);
     for (int i = 0; i < kCalls; ++i) {
       // max keeps values small; alternate collectives so that schedules follow one another without a barrier
-      ASSERT_NCCL_OK(ncclAllReduce(data.data(), data.data(), kCount, ncclInt32, ncclMax, rank.comm, rank.stream));
-      ASSERT_NCCL_OK(ncclBroadcast(data.data(), data.data(), kCount, ncclInt32, i % rank.ranks, rank.comm, rank.stream));
-      ASSERT_NCCL_OK(ncclAllReduce(data.data(), data.data(), kCount, ncclInt32, i % 50 == 0 ? ncclSum : ncclMax,
-                                   rank.comm, rank.stream));
+      ASSERT_NCCL_OK(
+          ncclAllReduce(data.data(), data.data(), kCount, ncclInt32, ncclMax, rank.comm, rank.stream));
+      ASSERT_NCCL_OK(
+          ncclBroadcast(data.data(), data.data(), kCount, ncclInt32, i % rank.ranks, rank.comm, rank.stream));
+      ASSERT_NCCL_OK(ncclAllReduce(data.data(), data.data(), kCount, ncclInt32,
+                                   i % 50 == 0 ? ncclSum : ncclMax, rank.comm, rank.stream));
     }
     rank.sync();
     int32_t expected = 1;
@@ -250,11 +268,13 @@ TEST(PreMulSum, ScalesEveryContributionByItsOwnRanksScalar) {
       ASSERT_NCCL_OK(ncclRedOpCreatePreMulSum(&op, &scalar, ncclFloat32, residence, rank.comm));
       for (const size_t count : {size_t{5}, size_t{200001}}) {
         std::vector<float> data(count, 2.0f);
-        ASSERT_NCCL_OK(ncclAllReduce(data.data(), data.data(), count, ncclFloat32, op, rank.comm, rank.stream));
+        ASSERT_NCCL_OK(
+            ncclAllReduce(data.data(), data.data(), count, ncclFloat32, op, rank.comm, rank.stream));
         rank.sync();
         for (const float value : data) ASSERT_EQ(value, 20.0f);  // 2 * (1 + 2 + 3 + 4)
       }
-      EXPECT_EQ(ncclAllReduce(&scalar, &scalar, 1, ncclFloat64, op, rank.comm, rank.stream), ncclInvalidArgument);
+      EXPECT_EQ(ncclAllReduce(&scalar, &scalar, 1, ncclFloat64, op, rank.comm, rank.stream),
+                ncclInvalidArgument);
       ASSERT_NCCL_OK(ncclRedOpDestroy(op, rank.comm));
       EXPECT_EQ(ncclRedOpDestroy(op, rank.comm), ncclInvalidArgument);
     }
@@ -267,7 +287,8 @@ TEST(OneThreadManyRanks, AGroupRunsAllRanksOfTheThread) {
     std::vector<std::vector<float>> data(8, std::vector<float>(count, 1.5f));
     ASSERT_NCCL_OK(ncclGroupStart());
     for (size_t r = 0; r < 8; ++r) {
-      ASSERT_NCCL_OK(ncclAllReduce(data[r].data(), data[r].data(), count, ncclFloat32, ncclSum, all.comms[r], all.streams[r]));
+      ASSERT_NCCL_OK(ncclAllReduce(data[r].data(), data[r].data(), count, ncclFloat32, ncclSum, all.comms[r],
+                                   all.streams[r]));
     }
     ASSERT_NCCL_OK(ncclGroupEnd());
     all.sync();

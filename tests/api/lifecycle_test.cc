@@ -10,7 +10,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-double secondsSince(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+double secondsSince(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
 
 TEST(Library, TellsItsVersionAndItsErrors) {
   int version = 0;
@@ -74,13 +76,20 @@ TEST(Communicator, RefusesWrongArguments) {
 TEST(Communicator, RefusesWrongCalls) {
   runRanks(2, [](Rank& rank) {
     float value = 0;
-    EXPECT_EQ(ncclAllReduce(nullptr, &value, 1, ncclFloat32, ncclSum, rank.comm, rank.stream), ncclInvalidArgument);
-    EXPECT_EQ(ncclAllReduce(&value, &value, 1, static_cast<ncclDataType_t>(12), ncclSum, rank.comm, rank.stream), ncclInvalidArgument);
-    EXPECT_EQ(ncclAllReduce(&value, &value, 1, ncclFloat32, static_cast<ncclRedOp_t>(9), rank.comm, rank.stream), ncclInvalidArgument);
-    EXPECT_EQ(ncclAllReduce(&value, &value, SIZE_MAX / 2, ncclFloat32, ncclSum, rank.comm, rank.stream), ncclInvalidArgument);
+    EXPECT_EQ(ncclAllReduce(nullptr, &value, 1, ncclFloat32, ncclSum, rank.comm, rank.stream),
+              ncclInvalidArgument);
+    EXPECT_EQ(
+        ncclAllReduce(&value, &value, 1, static_cast<ncclDataType_t>(12), ncclSum, rank.comm, rank.stream),
+        ncclInvalidArgument);
+    EXPECT_EQ(
+        ncclAllReduce(&value, &value, 1, ncclFloat32, static_cast<ncclRedOp_t>(9), rank.comm, rank.stream),
+        ncclInvalidArgument);
+    EXPECT_EQ(ncclAllReduce(&value, &value, SIZE_MAX / 2, ncclFloat32, ncclSum, rank.comm, rank.stream),
+              ncclInvalidArgument);
     EXPECT_EQ(ncclBroadcast(&value, &value, 1, ncclFloat32, 2, rank.comm, rank.stream), ncclInvalidArgument);
     EXPECT_EQ(ncclSend(&value, 1, ncclFloat32, -1, rank.comm, rank.stream), ncclInvalidArgument);
-    EXPECT_EQ(ncclAllReduce(&value, &value, 1, ncclFloat32, ncclSum, nullptr, rank.stream), ncclInvalidArgument);
+    EXPECT_EQ(ncclAllReduce(&value, &value, 1, ncclFloat32, ncclSum, nullptr, rank.stream),
+              ncclInvalidArgument);
     EXPECT_NCCL_OK(ncclAllReduce(nullptr, nullptr, 0, ncclFloat32, ncclSum, rank.comm, rank.stream));
     EXPECT_EQ(ncclGroupEnd(), ncclInvalidUsage);
     // Nothing of the above has harmed the communicator.
@@ -109,7 +118,8 @@ TEST(Communicator, AnErrorInsideAGroupIsReturnedByItsEndAndNothingIsLaunched) {
     float value = 1;
     ASSERT_NCCL_OK(ncclGroupStart());
     EXPECT_NCCL_OK(ncclAllReduce(&value, &value, 1, ncclFloat32, ncclSum, rank.comm, rank.stream));
-    EXPECT_EQ(ncclAllReduce(&value, &value, 1, ncclFloat32, ncclSum, nullptr, rank.stream), ncclInvalidArgument);
+    EXPECT_EQ(ncclAllReduce(&value, &value, 1, ncclFloat32, ncclSum, nullptr, rank.stream),
+              ncclInvalidArgument);
     EXPECT_EQ(ncclGroupEnd(), ncclInvalidArgument);
     rank.sync();
     EXPECT_EQ(value, 1);
@@ -129,7 +139,8 @@ TEST(Communicator, AbortFromAnotherThreadEndsAWaitingCollective) {
   cudaStream_t stream = nullptr;
   ASSERT_EQ(cudaStreamCreate(&stream), cudaSuccess);
   std::vector<float> data(1000, 1);
-  ASSERT_NCCL_OK(ncclAllReduce(data.data(), data.data(), 1000, ncclFloat32, ncclSum, comms[1], stream));  // rank 0 never comes
+  ASSERT_NCCL_OK(ncclAllReduce(data.data(), data.data(), 1000, ncclFloat32, ncclSum, comms[1],
+                               stream));  // rank 0 never comes
   const auto start = Clock::now();
   std::thread aborter([&] {
     std::this_thread::sleep_for(std::chrono::milliseconds(100));
@@ -154,7 +165,8 @@ TEST(Communicator, OneGroupWithSeveralStreamsIsOneSynchronisationPoint) {
     ASSERT_NCCL_OK(ncclAllReduce(b.data(), b.data(), b.size(), ncclFloat32, ncclSum, rank.comm, other));
     ASSERT_NCCL_OK(ncclGroupEnd());
     // Enqueued on the second stream, but the group's work on the first one is also done by then.
-    ASSERT_EQ(cudaMemcpyAsync(copy.data(), a.data(), a.size() * sizeof(float), cudaMemcpyDefault, other), cudaSuccess);
+    ASSERT_EQ(cudaMemcpyAsync(copy.data(), a.data(), a.size() * sizeof(float), cudaMemcpyDefault, other),
+              cudaSuccess);
     ASSERT_EQ(cudaStreamSynchronize(other), cudaSuccess);
     EXPECT_EQ(copy.back(), 2);
     EXPECT_EQ(b.back(), 4);
@@ -169,7 +181,8 @@ TEST(Communicator, CallsOnDifferentStreamsRunInCallOrder) {
     ASSERT_EQ(cudaStreamCreateWithFlags(&other, cudaStreamNonBlocking), cudaSuccess);
     std::vector<int> data(1000, 1);
     for (int i = 0; i < 20; ++i) {
-      ASSERT_NCCL_OK(ncclAllReduce(data.data(), data.data(), data.size(), ncclInt32, ncclSum, rank.comm, i % 2 == 0 ? rank.stream : other));
+      ASSERT_NCCL_OK(ncclAllReduce(data.data(), data.data(), data.size(), ncclInt32, ncclSum, rank.comm,
+                                   i % 2 == 0 ? rank.stream : other));
     }
     rank.sync();
     ASSERT_EQ(cudaStreamSynchronize(other), cudaSuccess);

@@ -19,11 +19,14 @@ TEST(Messages, TravelFromEachRankToEveryOther) {
         const auto n = static_cast<size_t>(rank.ranks);
         std::vector<std::vector<int>> out(n);
         std::vector<std::vector<int>> in(n, std::vector<int>(count, -1));
-        for (int p = 0; p < rank.ranks; ++p) out[static_cast<size_t>(p)] = sequence(count, rank.rank * 100 + p);
+        for (int p = 0; p < rank.ranks; ++p)
+          out[static_cast<size_t>(p)] = sequence(count, rank.rank * 100 + p);
         ASSERT_NCCL_OK(ncclGroupStart());
         for (int p = 0; p < rank.ranks; ++p) {  // includes the rank itself
-          ASSERT_NCCL_OK(ncclSend(out[static_cast<size_t>(p)].data(), count, ncclInt32, p, rank.comm, rank.stream));
-          ASSERT_NCCL_OK(ncclRecv(in[static_cast<size_t>(p)].data(), count, ncclInt32, p, rank.comm, rank.stream));
+          ASSERT_NCCL_OK(
+              ncclSend(out[static_cast<size_t>(p)].data(), count, ncclInt32, p, rank.comm, rank.stream));
+          ASSERT_NCCL_OK(
+              ncclRecv(in[static_cast<size_t>(p)].data(), count, ncclInt32, p, rank.comm, rank.stream));
         }
         ASSERT_NCCL_OK(ncclGroupEnd());
         rank.sync();
@@ -102,7 +105,8 @@ TEST(Messages, MixWithCollectivesInOneGroup) {
     const int previous = (rank.rank + rank.ranks - 1) % rank.ranks;
     ASSERT_NCCL_OK(ncclGroupStart());
     ASSERT_NCCL_OK(ncclSend(out.data(), out.size(), ncclInt32, next, rank.comm, rank.stream));
-    ASSERT_NCCL_OK(ncclAllReduce(reduced.data(), reduced.data(), reduced.size(), ncclInt32, ncclSum, rank.comm, rank.stream));
+    ASSERT_NCCL_OK(ncclAllReduce(reduced.data(), reduced.data(), reduced.size(), ncclInt32, ncclSum,
+                                 rank.comm, rank.stream));
     ASSERT_NCCL_OK(ncclRecv(in.data(), in.size(), ncclInt32, previous, rank.comm, rank.stream));
     ASSERT_NCCL_OK(ncclGroupEnd());
     rank.sync();

@@ -25,7 +25,8 @@ struct Rank {
   void sync() const { ASSERT_EQ(cudaStreamSynchronize(stream), cudaSuccess); }
 };
 
-/// Runs `body` once for each rank, on a thread of its own, with a fresh communicator that is destroyed afterwards.
+/// Runs `body` once for each rank, on a thread of its own, with a fresh communicator that is destroyed
+/// afterwards.
 inline void runRanks(int ranks, const std::function<void(Rank&)>& body) {
   ncclUniqueId id;
   ASSERT_NCCL_OK(ncclGetUniqueId(&id));
