@@ -262,6 +262,7 @@ void Control::Hub::onClosed(int peer, LinkKind kind, const Status& why) {
     if (died) {
       state = PeerState::dead;
       text = fmt::format("{} died: {}", describeLocked(peer), why.message());
+      deaths_[peer] = text;
       if (rank_ == 0) relayFailure(peer, text);
     }
   }
