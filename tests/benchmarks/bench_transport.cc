@@ -1,5 +1,5 @@
-// bench_transport [shm|socket]: bandwidth and half round trip of one FIFO between two processes of this machine.
-// Not a test: numbers depend on what else runs.
+// bench_transport [shm|socket]: bandwidth and half round trip of one FIFO between two processes of this
+// machine. Not a test: numbers depend on what else runs.
 #include <chrono>
 #include <cstdio>
 #include <cstring>
@@ -97,9 +97,11 @@ void measure(bool socket, size_t slotBytes) {
     const double round = std::chrono::duration<double>(Clock::now() - start).count() / rounds;
     const double gigabytes = static_cast<double>(messages * slotBytes) * 1e-9;
     if (endpoint.rank() == 0)
-      std::printf("%-10s slot %4zu KiB: %6.2f GB/s, %6.2f GB/s with copies in and out; 8 B half round trip %6.2f us\n",
-                  endpoint.transportName(1).c_str(), slotBytes >> 10, gigabytes / seconds[0], gigabytes / seconds[1],
-                  round * 0.5e6);
+      std::printf(
+          "%-10s slot %4zu KiB: %6.2f GB/s, %6.2f GB/s with copies in and out; 8 B half round trip %6.2f "
+          "us\n",
+          endpoint.transportName(1).c_str(), slotBytes >> 10, gigabytes / seconds[0], gigabytes / seconds[1],
+          round * 0.5e6);
   });
 }
 
