@@ -22,6 +22,9 @@ namespace {
 /// A destroyed transport waits this long for a peer that takes nothing before it drops the rest.
 constexpr std::chrono::seconds kStuckLimit{60};
 
+/// How soon messages of a thread that left without parking are looked after.
+constexpr std::chrono::milliseconds kTick{5};
+
 uint64_t keyOf(const LaneId& id, int channels) {
   const auto connection =
       (static_cast<uint64_t>(id.peer) * static_cast<uint64_t>(channels) + static_cast<uint64_t>(id.channel)) *
@@ -98,6 +101,7 @@ MessageTransport::~MessageTransport() {
   }
   if (listener_ && service_ != 0) listener_->withdraw(service_);
   connectors_.clear();
+  ioService().remove(tick_);
   ioService().remove(watch_);
   for (NetLane* lane : connected_) {
     ioService().remove(lane->guard());
@@ -245,14 +249,24 @@ void MessageTransport::raise(const NetLane* lane, const Status& status) {
 bool MessageTransport::progress() {
   if (!active_.load(std::memory_order_acquire)) return false;
   const std::unique_lock lock(mutex_, std::try_to_lock);
-  return lock.owns_lock() && pumpAll();
+  if (!lock.owns_lock()) return false;
+  parked_.store(false, std::memory_order_relaxed);
+  ++rounds_;
+  if (tick_ == 0) startTick();
+  return pumpAll();
 }
 
 void MessageTransport::take() { parked_.store(false, std::memory_order_release); }
 
 void MessageTransport::park() {
+  if (parked_.load(std::memory_order_relaxed)) return;
   const std::lock_guard lock(mutex_);
-  if (parked_.exchange(true, std::memory_order_acq_rel) || connected_.empty()) return;
+  parkLocked();
+}
+
+void MessageTransport::parkLocked() {
+  parked_.store(true, std::memory_order_relaxed);
+  if (connected_.empty()) return;
   // What is left after this waits for the network, and the network's next event is reported by epoll.
   while (pumpAll()) continue;
   ioService().modify(watch_, EPOLLIN);
@@ -266,6 +280,25 @@ void MessageTransport::onServiceThread() {
     return;
   }
   while (pumpAll()) continue;
+}
+
+/// Locked.
+void MessageTransport::startTick() {
+  roundsSeen_ = rounds_;
+  auto added = ioService().addTimer(kTick, [this] { onTick(); });
+  if (added.isOk()) tick_ = *added;  // else the next progress() tries again
+}
+
+/// Service thread, while a thread has the lanes: is it still there?
+void MessageTransport::onTick() {
+  const std::lock_guard lock(mutex_);
+  tick_ = 0;
+  if (closing_ || parked_.load(std::memory_order_relaxed)) return;
+  if (rounds_ == roundsSeen_) {
+    parkLocked();
+  } else {
+    startTick();
+  }
 }
 
 /// What ranks published must arrive, although they have stopped caring.
