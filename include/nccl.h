@@ -45,6 +45,9 @@ typedef struct CUstream_st* cudaStream_t;
 #ifdef __cplusplus
 extern "C" {
 #endif
+#ifdef __GNUC__
+#pragma GCC visibility push(default)
+#endif
 
 /* Opaque handles. A communicator belongs to one rank; calls on one communicator must not overlap, except
  * ncclCommAbort and ncclCommGetAsyncError, which any thread may call at any time. */
@@ -227,6 +230,9 @@ TUTTI_NCCL_FUNCTION(GroupSimulateEnd, (ncclSimInfo_t * simInfo));
 
 #undef TUTTI_NCCL_FUNCTION
 
+#ifdef __GNUC__
+#pragma GCC visibility pop
+#endif
 #ifdef __cplusplus
 }
 #endif

@@ -19,6 +19,7 @@
 // See docs/schedule.md for the reasons and for drawings of the shipped algorithms.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -61,13 +62,21 @@ struct Affine {
 /// input and output are the user's buffers. Reading `input` means reading the caller's contribution: the
 /// executor applies the operator's pre-scaling (PreMulSum, float average) on the way, so a schedule must read
 /// every contribution from `input` exactly once per use and never read a partial result from it. input and
-/// output may be the same memory (in place). scratch belongs to the channel: it can be mapped by peers on the
-/// same host, holds one slice of each of its segments, and exists twice: slice runs alternate between the two
-/// halves, across calls and schedules (the parity of the channel's running slice number), so a slow peer may
-/// still read the previous half.
+/// output may be the same memory (in place). A copy whose source and destination are then the same memory
+/// does nothing (unless it scales or finalizes).
+///
+/// scratch belongs to the channel. It holds one slice of each of its segments, twice: slice runs alternate
+/// between the two halves. Which memory that is depends on Schedule::sharedScratch:
+///   true   memory that the ranks of a host map from each other. The half is the parity of the channel's
+///          running slice number, which counts the slice runs of such schedules only and so is the same on
+///          all of those ranks. Every slice run of such a schedule is a barrier in one direction: no rank
+///          ends it before all have begun it. So when a rank begins slice g + 2, all have ended slice g, and
+///          it may write the half that they used then, whatever schedules the three runs belonged to.
+///   false  private memory of the rank; the half is the parity of the slice number within the call.
 enum class Buffer : uint8_t { input, output, scratch };
 
 constexpr int32_t kSelf = -1;
+constexpr int32_t kNoSegment = -1;
 
 /// `count` consecutive segments of a buffer, from `segment` on (wrapping at the buffer's number of segments),
 /// in the memory of rank `rank` (kSelf: this rank; another rank's memory must be mapped).
@@ -89,13 +98,14 @@ enum class StepKind : uint8_t {
   recvReduceSend,      // -> src (+) msg
   recvCopySend,        // dst = msg; -> msg
   recvReduceCopySend,  // dst = src (+) msg; -> dst
-  recvSend,            // -> msg                          (nothing kept)
+  recvSend,            // -> msg                          (nothing kept; forwarded as it is)
   copy,                // dst = src                       (src or dst may be a peer's: get, put)
   reduceLocal,         // dst = dst (+) src               (own memory)
   reduceTeam,          // dst = src@t0 (+) src@t1 (+) ... over the ranks t of `team`, in that order; with
                        // dstTeam >= 0 the result is stored to dst of every rank of that team
-  signal,              // raise flag `flag` of every rank of `team` (or of peerTo when team < 0); release
-  wait,                // wait for one raise of `flag` by every rank of `team` (or by peerFrom); acquire
+  signal,  // raise flag `flag` of every other rank of `team` (or of peerTo when team < 0, which may
+           // be the own rank: then another lane waits for it); release
+  wait,    // wait for one raise of `flag` by every other rank of `team` (or by peerFrom); acquire
 };
 
 /// One instruction. Unused fields keep their defaults. Build steps with the functions of Lane.
@@ -110,6 +120,10 @@ struct Step {
   int16_t flag = 0;
   int16_t team = -1;     // index into Schedule::teams
   int16_t dstTeam = -1;  // reduceTeam only
+  /// The data segment (first of count) whose pieces the step moves; set where neither src nor dst is a user's
+  /// buffer and so nothing else tells the size: scratch to scratch, scratch to a message, a message to
+  /// scratch.
+  Affine sizeAs = kNoSegment;
   /// Order of a two-operand reduction: false: src (+) msg, true: msg (+) src. Lets the two ends of an
   /// exchange compute bitwise the same result.
   bool messageFirst = false;
@@ -118,6 +132,18 @@ struct Step {
   bool finalize = false;
   friend constexpr bool operator==(const Step&, const Step&) = default;
 };
+
+/// The data segment whose pieces the step moves, first of `count`: asks the segment table for their bytes.
+/// kNoSegment for recvSend (as many as arrived), signal and wait.
+const Affine& sizeSegment(const Step& step);
+/// How many segments the step moves (recvSend carries it in dst.count; 0 for signal and wait).
+int32_t movedSegments(const Step& step);
+
+constexpr bool receives(StepKind kind) { return kind >= StepKind::recv && kind <= StepKind::recvSend; }
+constexpr bool sends(StepKind kind) {
+  return kind == StepKind::send || kind == StepKind::recvReduceSend || kind == StepKind::recvCopySend ||
+         kind == StepKind::recvReduceCopySend || kind == StepKind::recvSend;
+}
 
 /// Steps repeated `iterations` times; the iteration number is the argument of every Affine inside.
 struct Block {
@@ -160,6 +186,9 @@ struct Lane {
 /// `parts` equal parts, and segment number = block * parts + part. Where a buffer holds only the own block
 /// (allGather's input, reduceScatter's output, gather's input, scatter's output), only the segments of block
 /// = rank exist in it.
+///
+/// name, collective, ranks, root, parts, maxCount, scratchSegments and the shared* marks are the same on all
+/// ranks; rank, flags, teams and lanes are each rank's own.
 struct Schedule {
   std::string name;  // "ring", "tree", ... as NCCL_ALGO and logs spell it
   Collective collective = Collective::allReduce;
@@ -167,27 +196,40 @@ struct Schedule {
   int32_t rank = 0;
   int32_t root = 0;      // broadcast, reduce, gather, scatter; sender of sendRecv
   int32_t parts = 1;     // per block
-  int32_t maxCount = 1;  // most segments that one step moves: sliceBytes <= slotBytes / maxCount
+  int32_t maxCount = 1;  // most segments that one message carries; 0: no rank sends messages
   int32_t scratchSegments = 0;
-  int16_t flags = 0;  // flag numbers used: 0 .. flags-1
+  bool sharedScratch = false;      // see Buffer
+  bool sharedUserBuffers = false;  // some rank reads or writes another rank's input or output
+  int16_t flags = 0;               // flag numbers used: 0 .. flags-1
   std::vector<std::vector<int32_t>> teams;
   std::vector<Lane> lanes;
 
   /// Blocks of the collective: 1 or `ranks`.
   int32_t blocks() const;
   int32_t segments() const { return blocks() * parts; }
-  /// True when any step touches another rank's memory or flags: needs mapped connections to those ranks.
+  /// True when this rank or a peer touches the other's memory or flags: needs mapped connections.
   bool needsMapped() const;
-  /// True when any step reads or writes another rank's *user* buffers (needs them registered or in this
-  /// process).
-  bool needsMappedUserBuffers() const;
+  /// True when some rank uses another rank's *user* buffers: all ranks must have registered theirs or share a
+  /// process. The same on all ranks.
+  bool needsMappedUserBuffers() const { return sharedUserBuffers; }
+  /// Largest slice that this schedule may run with, in bytes, rounded down to a multiple of 64: messages fit
+  /// a FIFO slot of `slotBytes`, the scratch segments fit a half of `scratchBytes` (private scratch too). The
+  /// same on all ranks. SIZE_MAX where nothing limits it; 0 where the scratch is too small for the schedule.
+  size_t maxSliceBytes(size_t slotBytes, size_t scratchBytes) const;
 };
 
 /// Ports that a schedule may use between two ranks, and flags between two ranks (limits of the executor's
-/// tables).
+/// tables). Schedules may use the same ports, since calls run one after the other; the last port is kept for
+/// point-to-point messages.
 constexpr int kMaxPorts = 8;
+constexpr int kPointToPointPort = kMaxPorts - 1;
 constexpr int kMaxFlags = 16;
 
+/// Removes blocks that run no step (what loop(0) leaves) and lanes without blocks. Generators end with it.
+Schedule tidy(Schedule schedule);
+
+/// One step on one line: "recvReduceSend  rank 3 (+) input[2-i mod 4] -> rank 1".
+std::string toText(const Step& step);
 /// One line a step, loops indented: what `tutti-sim --show` and failing checks print.
 std::string toText(const Schedule& schedule);
 

@@ -53,21 +53,15 @@ SegmentTable::SegmentTable(const CallShape& shape)
       slices_(std::max<size_t>(
           1, (std::min(partElements_, share_.count) + sliceElements_ - 1) / sliceElements_)) {}
 
-Piece SegmentTable::piece(Buffer buffer, int32_t segment, size_t slice, int32_t rank) const {
+Piece SegmentTable::piece(Buffer buffer, int32_t block, int32_t part, size_t slice, int32_t rank) const {
   (void)rank;  // offsets depend on the rank once blocks differ in size
-  const auto part = static_cast<size_t>(segment % shape_.parts);
-  const auto block = static_cast<size_t>(segment / shape_.parts);
-  const size_t partFirst = std::min(share_.count, partElements_ * part);
+  const size_t partFirst = std::min(share_.count, partElements_ * static_cast<size_t>(part));
   const size_t partCount = std::min(partElements_, share_.count - partFirst);
   const size_t sliceFirst = std::min(partCount, sliceElements_ * slice);
   const size_t elements = std::min(sliceElements_, partCount - sliceFirst);
-  const size_t blockFirst = holdsAllBlocks(shape_.collective, buffer) ? block * blockElements_ : 0;
+  const size_t blockFirst = holdsAllBlocks(shape_.collective, buffer) ? static_cast<size_t>(block) * blockElements_ : 0;
   return {(blockFirst + share_.first + partFirst + sliceFirst) * shape_.elementBytes,
           elements * shape_.elementBytes};
-}
-
-size_t SegmentTable::bytes(int32_t segment, size_t slice) const {
-  return piece(Buffer::input, segment, slice, 0).bytes;
 }
 
 size_t SegmentTable::bufferBytes(Buffer buffer, int32_t rank) const {

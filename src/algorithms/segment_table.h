@@ -35,6 +35,7 @@ struct CallShape {
   int32_t channel = 0;
   int32_t channels = 1;
   size_t sliceBytes = 0;  // a multiple of elementBytes and of 64
+  friend bool operator==(const CallShape&, const CallShape&) = default;
 };
 
 /// Gives the piece of memory that a (buffer, segment, slice) stands for, on any rank: peers' offsets are
@@ -50,11 +51,20 @@ class SegmentTable {
 
   /// Offset in the user's input or output buffer of rank `rank`, and bytes, of segment `segment` in slice
   /// `slice`. bytes is 0 where the slice lies behind the segment's end. `buffer` is not scratch.
-  Piece piece(Buffer buffer, int32_t segment, size_t slice, int32_t rank) const;
+  Piece piece(Buffer buffer, int32_t segment, size_t slice, int32_t rank) const {
+    return piece(buffer, segment / shape_.parts, segment % shape_.parts, slice, rank);
+  }
+  /// The same for a segment number that was split into block and part before.
+  Piece piece(Buffer buffer, int32_t block, int32_t part, size_t slice, int32_t rank) const;
 
   /// Bytes of the segment's piece in that slice, whatever buffer it is in (also scratch: a scratch location
   /// holds the piece of the data segment that the step moved into it).
-  size_t bytes(int32_t segment, size_t slice) const;
+  size_t bytes(int32_t segment, size_t slice) const {
+    return bytes(segment / shape_.parts, segment % shape_.parts, slice);
+  }
+  size_t bytes(int32_t block, int32_t part, size_t slice) const {
+    return piece(Buffer::input, block, part, slice, 0).bytes;
+  }
 
   /// Bytes in the user's input / output buffer of `rank` that the whole call covers (all channels).
   size_t bufferBytes(Buffer buffer, int32_t rank) const;

@@ -13,11 +13,14 @@ class Deadline {
   using Clock = std::chrono::steady_clock;
 
   static Deadline never() { return Deadline(Clock::time_point::max()); }
+  static Deadline at(Clock::time_point moment) { return Deadline(moment); }
   static Deadline after(Clock::duration duration) { return Deadline(Clock::now() + duration); }
 
   bool isNever() const { return at_ == Clock::time_point::max(); }
   bool passed() const { return !isNever() && Clock::now() >= at_; }
   Clock::time_point at() const { return at_; }
+
+  bool operator<(const Deadline& other) const { return at_ < other.at_; }
 
   /// Milliseconds left for poll(2): at least 0, at most cap.
   int pollTimeoutMs(int cap) const {

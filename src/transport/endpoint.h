@@ -16,6 +16,11 @@
 
 namespace tutti {
 
+/// FIFOs between two ranks on one channel and direction, and flags between two ranks on one channel (the
+/// schedule IR's kMaxPorts and kMaxFlags must not exceed them).
+constexpr int kEndpointPorts = 8;
+constexpr int kEndpointFlags = 16;
+
 /// What ranks tell each other at init about where they are.
 struct PeerInfo {
   int rank = 0;
@@ -101,8 +106,11 @@ class Endpoint {
 
   /// Moves message connections forward without blocking; true when anything moved. No-op when there are none.
   virtual bool progress() = 0;
-  /// Before this rank's thread sleeps on its doorbell, hands the message connections to the service thread,
-  /// which rings the bell when something moved; after waking, takes them back.
+  /// Message connections are worked on by the service thread, except while a thread that runs collectives has
+  /// taken them: endSleep() takes them (call it when a run starts and after every sleep); beginSleep() gives
+  /// them back (before the thread sleeps on its doorbell AND when it has finished its run: what the run
+  /// published may still have to be sent). The service thread rings this rank's bell when something moved.
+  /// Both may be called again without harm, and cost nothing when there are no message connections.
   virtual void beginSleep() = 0;
   virtual void endSleep() = 0;
 };

@@ -1,0 +1,159 @@
+#include "algorithms/direct.h"
+
+#include <numeric>
+#include <utility>
+
+namespace tutti {
+namespace {
+
+constexpr int kAll = 0;  // the one team: all ranks, ascending
+
+/// Segment (or segments) of this rank's memory; `at(rank)` gives the same place in another rank's.
+struct Place : Location {
+  constexpr Place(Buffer where, Affine first, int32_t number = 1) : Location{where, first, number, kSelf} {}
+  constexpr Location at(Affine owner) const {
+    Location location = *this;
+    location.rank = owner;
+    return location;
+  }
+};
+
+constexpr Place input(Affine segment, int32_t count = 1) { return {Buffer::input, segment, count}; }
+constexpr Place output(Affine segment, int32_t count = 1) { return {Buffer::output, segment, count}; }
+constexpr Place scratch(Affine segment, int32_t count = 1) { return {Buffer::scratch, segment, count}; }
+
+Schedule start(const ScheduleRequest& request, const char* name, int32_t parts) {
+  Schedule schedule = makeSchedule(request, name, parts);
+  schedule.maxCount = 0;
+  schedule.flags = 1;
+  schedule.teams.emplace_back(static_cast<size_t>(request.ranks));
+  std::iota(schedule.teams[kAll].begin(), schedule.teams[kAll].end(), 0);
+  schedule.lanes.emplace_back();
+  return schedule;
+}
+
+/// The ranks after this one, round: starting at different peers keeps them from queueing at one memory.
+Affine othersOf(const ScheduleRequest& request) { return {request.rank + 1, 1, request.ranks}; }
+
+}  // namespace
+
+// Every form has one signal to everybody at or after the first access to scratch and one wait for everybody,
+// at the end at the latest. The wait is where the data needs it, or last where the data does not: the root of
+// a Broadcast and the leaves of a Reduce would else run ahead of slow readers.
+Schedule oneShot(const ScheduleRequest& request) {
+  if (request.ranks == 1) return singleRank(request, "oneshot");
+  Schedule schedule = start(request, "oneshot", 1);
+  schedule.sharedScratch = true;
+  schedule.scratchSegments = request.collective == Collective::reduceScatter ? request.ranks : 1;
+  const int32_t rank = request.rank;
+  const int32_t p = request.ranks;
+  const bool isRoot = rank == request.root;
+  Lane& lane = schedule.lanes[0];
+  switch (request.collective) {
+    case Collective::allReduce:
+      lane.copy(input(0), scratch(0));
+      lane.signalTeam(kAll);
+      lane.waitTeam(kAll);
+      lane.reduceTeam(kAll, scratch(0), output(0)).finalize = true;
+      break;
+    case Collective::reduceScatter:
+      lane.copy(input(0, p), scratch(0, p));
+      lane.signalTeam(kAll);
+      lane.waitTeam(kAll);
+      lane.reduceTeam(kAll, scratch(rank), output(rank)).finalize = true;
+      break;
+    case Collective::allGather:
+      lane.copy(input(rank), scratch(0));
+      lane.signalTeam(kAll);
+      lane.copy(input(rank), output(rank));
+      lane.waitTeam(kAll);
+      lane.loop(p - 1).copy(scratch(0).at(othersOf(request)), output(othersOf(request)));
+      break;
+    case Collective::broadcast:
+      if (isRoot) lane.copy(input(0), scratch(0));
+      lane.signalTeam(kAll);
+      if (isRoot) lane.copy(input(0), output(0));
+      lane.waitTeam(kAll);
+      if (!isRoot) lane.copy(scratch(0).at(request.root), output(0));
+      break;
+    default:  // reduce
+      lane.copy(input(0), scratch(0));
+      lane.signalTeam(kAll);
+      lane.waitTeam(kAll);
+      if (isRoot) lane.reduceTeam(kAll, scratch(0), output(0)).finalize = true;
+      break;
+  }
+  return tidy(std::move(schedule));
+}
+
+// Scratch segment s holds the own contribution to part s; only rank s reads part s of everybody, so it may
+// put the sum in the place of its own contribution.
+Schedule twoShot(const ScheduleRequest& request) {
+  if (request.ranks == 1) return singleRank(request, "twoshot");
+  Schedule schedule = start(request, "twoshot", request.ranks);
+  schedule.sharedScratch = true;
+  schedule.scratchSegments = request.ranks;
+  const int32_t rank = request.rank;
+  const int32_t p = request.ranks;
+  Lane& lane = schedule.lanes[0];
+  lane.copy(input(0, p), scratch(0, p));
+  lane.signalTeam(kAll);
+  lane.waitTeam(kAll);
+  Step& sum = lane.reduceTeam(kAll, scratch(rank), scratch(rank));
+  sum.finalize = true;
+  sum.sizeAs = rank;
+  lane.signalTeam(kAll);
+  lane.copy(scratch(rank), output(rank));
+  lane.waitTeam(kAll);
+  lane.loop(p - 1).copy(scratch(othersOf(request)).at(othersOf(request)), output(othersOf(request)));
+  return tidy(std::move(schedule));
+}
+
+// The entry barrier says "my buffers are ready", the exit barrier "I am done with yours". In place, a segment
+// of the shared memory is written only by the rank that alone reads it.
+Schedule direct(const ScheduleRequest& request) {
+  if (request.ranks == 1) return singleRank(request, "direct");
+  const int32_t rank = request.rank;
+  const int32_t p = request.ranks;
+  const bool isRoot = rank == request.root;
+  const bool cutsVector =
+      request.collective == Collective::allReduce || request.collective == Collective::reduce;
+  Schedule schedule = start(request, "direct", cutsVector ? p : 1);
+  schedule.sharedUserBuffers = true;
+  Lane& lane = schedule.lanes[0];
+  if (request.collective == Collective::broadcast) {
+    if (isRoot) {
+      lane.signalTeam(kAll);
+      lane.copy(input(0), output(0));
+      lane.waitTeam(kAll);
+    } else {
+      lane.wait(request.root);
+      lane.copy(input(0).at(request.root), output(0));
+      lane.signal(request.root);
+    }
+    return tidy(std::move(schedule));
+  }
+  lane.signalTeam(kAll);
+  lane.waitTeam(kAll);
+  switch (request.collective) {
+    case Collective::allReduce:
+      lane.reduceTeam(kAll, input(rank), output(rank), kAll).finalize = true;
+      break;
+    case Collective::reduceScatter:
+      lane.reduceTeam(kAll, input(rank), output(rank)).finalize = true;
+      break;
+    case Collective::allGather:
+      lane.copy(input(rank), output(rank));
+      lane.loop(p - 1).copy(input(othersOf(request)).at(othersOf(request)), output(othersOf(request)));
+      lane.once();
+      break;
+    default:  // reduce
+      lane.reduceTeam(kAll, input(rank), output(rank).at(request.root)).finalize = true;
+      break;
+  }
+  lane.signalTeam(kAll);
+  lane.waitTeam(kAll);
+  return tidy(std::move(schedule));
+}
+
+}  // namespace tutti

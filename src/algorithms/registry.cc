@@ -1,0 +1,98 @@
+#include "algorithms/registry.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <string>
+#include <utility>
+
+#include "algorithms/direct.h"
+#include "algorithms/double_tree.h"
+#include "algorithms/recursive_doubling.h"
+#include "algorithms/ring.h"
+
+namespace tutti {
+namespace {
+
+using enum Collective;
+
+const std::array<Algorithm, 6>& table() {
+  static const std::vector<Collective> kFive = {allReduce, allGather, reduceScatter, broadcast, reduce};
+  static const std::array<Algorithm, 6> kTable = {{
+      {"ring", "ring; chain for Broadcast and Reduce", Medium::messages, kFive, false, ring},
+      {"tree",
+       "double binary tree, pipelined",
+       Medium::messages,
+       {allReduce, broadcast, reduce},
+       false,
+       doubleTreeSchedule},
+      {"doubling", "recursive doubling", Medium::messages, {allReduce, allGather}, true, recursiveDoubling},
+      {"oneshot", "everyone reads all contributions from shared scratch", Medium::sharedScratch, kFive, false,
+       oneShot},
+      {"twoshot",
+       "reduce one part from shared scratch, gather the others",
+       Medium::sharedScratch,
+       {allReduce},
+       false,
+       twoShot},
+      {"direct", "zero-copy between mapped user buffers", Medium::userBuffers, kFive, false, direct},
+  }};
+  return kTable;
+}
+
+bool equalIgnoringCase(std::string_view a, std::string_view b) {
+  const auto lower = [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; };
+  return std::ranges::equal(a, b, {}, lower, lower);
+}
+
+Status checkRequest(const ScheduleRequest& request) {
+  if (request.ranks < 1) return invalidArgument("{} ranks: at least 1 is needed", request.ranks);
+  if (request.rank < 0 || request.rank >= request.ranks)
+    return invalidArgument("rank {} is not one of {} ranks", request.rank, request.ranks);
+  if (request.root < 0 || request.root >= request.ranks)
+    return invalidArgument("root {} is not one of {} ranks", request.root, request.ranks);
+  if (!request.layout.isPermutation()) return invalidArgument("the layout is not a permutation of the ranks");
+  if (!request.layout.identity() && request.layout.size() != static_cast<size_t>(request.ranks))
+    return invalidArgument("the layout orders {} ranks of {}", request.layout.size(), request.ranks);
+  return Status::ok();
+}
+
+}  // namespace
+
+bool Algorithm::implements(Collective collective, int32_t ranks) const {
+  if (std::ranges::find(collectives, collective) == collectives.end()) return false;
+  return !(powerOfTwoAllGather && collective == allGather &&
+           !std::has_single_bit(static_cast<uint32_t>(ranks)));
+}
+
+std::span<const Algorithm> algorithms() { return table(); }
+
+const Algorithm* findAlgorithm(std::string_view name) {
+  const auto& all = table();
+  const auto found =
+      std::ranges::find_if(all, [&](const Algorithm& a) { return equalIgnoringCase(a.name, name); });
+  return found == all.end() ? nullptr : &*found;
+}
+
+Result<Schedule> generate(std::string_view algorithm, const ScheduleRequest& request) {
+  const Algorithm* found = findAlgorithm(algorithm);
+  if (found == nullptr) return invalidArgument("there is no algorithm \"{}\"", algorithm);
+  TUTTI_TRY(checkRequest(request).withContext("algorithm {}", found->name));
+  if (!found->implements(request.collective, request.ranks))
+    return invalidArgument("algorithm {} does not implement {} on {} ranks", found->name,
+                           name(request.collective), request.ranks);
+  return found->generator(request);
+}
+
+Result<std::vector<Schedule>> generateAll(std::string_view algorithm, ScheduleRequest request) {
+  std::vector<Schedule> all;
+  all.reserve(static_cast<size_t>(std::max(0, request.ranks)));
+  if (request.ranks < 1) return invalidArgument("{} ranks: at least 1 is needed", request.ranks);
+  for (request.rank = 0; request.rank < request.ranks; ++request.rank) {
+    TUTTI_ASSIGN(Schedule schedule, generate(algorithm, request));
+    all.push_back(std::move(schedule));
+  }
+  return all;
+}
+
+}  // namespace tutti

@@ -1,0 +1,44 @@
+// The table of algorithms: what exists, what each can do and what it needs.
+#pragma once
+
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "algorithms/layout.h"
+#include "base/status.h"
+
+namespace tutti {
+
+/// What an algorithm works through.
+enum class Medium : uint8_t {
+  messages,       // any connection
+  sharedScratch,  // all ranks map each other's scratch (one host)
+  userBuffers,    // all ranks map each other's user buffers (one host, registered memory)
+};
+
+struct Algorithm {
+  std::string_view name;     // as NCCL_ALGO and logs spell it, in lower case
+  std::string_view summary;  // one line
+  Medium medium = Medium::messages;
+  std::vector<Collective> collectives;
+  bool powerOfTwoAllGather = false;  // AllGather only where the number of ranks is a power of two
+  Schedule (*generator)(const ScheduleRequest& request) = nullptr;
+
+  bool implements(Collective collective, int32_t ranks) const;
+};
+
+/// All shipped algorithms.
+std::span<const Algorithm> algorithms();
+/// Null when there is none of that name (case does not matter).
+const Algorithm* findAlgorithm(std::string_view name);
+
+/// Rank `request.rank`'s schedule of the named algorithm. Errors (invalidArgument) name what does not fit: an
+/// unknown algorithm, a collective that it does not implement, numbers out of range, a layout that is no
+/// permutation of the ranks.
+Result<Schedule> generate(std::string_view algorithm, const ScheduleRequest& request);
+
+/// The schedules of all ranks, for the checker and for tests.
+Result<std::vector<Schedule>> generateAll(std::string_view algorithm, ScheduleRequest request);
+
+}  // namespace tutti

@@ -1,0 +1,89 @@
+// Unique ids, communicators and their state.
+#include "api/entry.h"
+#include "bootstrap/unique_id.h"
+#include "core/communicator.h"
+#include "core/handle.h"
+#include "core/init.h"
+
+using namespace tutti;
+
+extern "C" {
+
+ncclResult_t pncclGetUniqueId(ncclUniqueId* uniqueId) {
+  return entry("ncclGetUniqueId", [&]() -> Status {
+    if (uniqueId == nullptr) return invalidArgument("uniqueId is null");
+    TUTTI_ASSIGN(*uniqueId, createUniqueId());
+    return Status::ok();
+  });
+}
+
+ncclResult_t pncclCommInitRank(ncclComm_t* comm, int nranks, ncclUniqueId commId, int rank) {
+  return entry("ncclCommInitRank", [&] { return initRank(comm, nranks, commId, rank, nullptr); });
+}
+
+ncclResult_t pncclCommInitRankConfig(ncclComm_t* comm, int nranks, ncclUniqueId commId, int rank,
+                                     ncclConfig_t* config) {
+  return entry("ncclCommInitRankConfig", [&] { return initRank(comm, nranks, commId, rank, config); });
+}
+
+ncclResult_t pncclCommInitAll(ncclComm_t* comm, int ndev, const int* devlist) {
+  return entry("ncclCommInitAll", [&] { return initAll(comm, ndev, devlist); });
+}
+
+ncclResult_t pncclCommFinalize(ncclComm_t comm) {
+  return entry("ncclCommFinalize", [&] { return finalizeComm(comm); });
+}
+
+ncclResult_t pncclCommDestroy(ncclComm_t comm) {
+  return entry("ncclCommDestroy", [&] { return destroyComm(comm); });
+}
+
+ncclResult_t pncclCommAbort(ncclComm_t comm) {
+  return entry("ncclCommAbort", [&] { return abortComm(comm); });
+}
+
+ncclResult_t pncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* asyncError) {
+  return entry("ncclCommGetAsyncError", [&] { return tutti::asyncError(comm, asyncError); });
+}
+
+ncclResult_t pncclCommCount(const ncclComm_t comm, int* count) {
+  return entry("ncclCommCount", [&]() -> Status {
+    if (count == nullptr) return invalidArgument("count is null");
+    TUTTI_ASSIGN(const Communicator* communicator, resolveHandle(comm));
+    *count = communicator->ranks();
+    return Status::ok();
+  });
+}
+
+ncclResult_t pncclCommCuDevice(const ncclComm_t comm, int* device) {
+  return entry("ncclCommCuDevice", [&]() -> Status {
+    if (device == nullptr) return invalidArgument("device is null");
+    TUTTI_ASSIGN(const Communicator* communicator, resolveHandle(comm));
+    *device = communicator->device();
+    return Status::ok();
+  });
+}
+
+ncclResult_t pncclCommUserRank(const ncclComm_t comm, int* rank) {
+  return entry("ncclCommUserRank", [&]() -> Status {
+    if (rank == nullptr) return invalidArgument("rank is null");
+    TUTTI_ASSIGN(const Communicator* communicator, resolveHandle(comm));
+    *rank = communicator->rank();
+    return Status::ok();
+  });
+}
+
+TUTTI_WEAK_ALIAS(GetUniqueId) ncclResult_t ncclGetUniqueId(ncclUniqueId*);
+TUTTI_WEAK_ALIAS(CommInitRank) ncclResult_t ncclCommInitRank(ncclComm_t*, int, ncclUniqueId, int);
+TUTTI_WEAK_ALIAS(CommInitRankConfig)
+ncclResult_t ncclCommInitRankConfig(ncclComm_t*, int, ncclUniqueId, int, ncclConfig_t*);
+TUTTI_WEAK_ALIAS(CommInitAll) ncclResult_t ncclCommInitAll(ncclComm_t*, int, const int*);
+TUTTI_WEAK_ALIAS(CommFinalize) ncclResult_t ncclCommFinalize(ncclComm_t);
+TUTTI_WEAK_ALIAS(CommDestroy) ncclResult_t ncclCommDestroy(ncclComm_t);
+TUTTI_WEAK_ALIAS(CommAbort) ncclResult_t ncclCommAbort(ncclComm_t);
+TUTTI_WEAK_ALIAS(CommGetAsyncError) ncclResult_t ncclCommGetAsyncError(ncclComm_t, ncclResult_t*);
+TUTTI_WEAK_ALIAS(CommCount) ncclResult_t ncclCommCount(const ncclComm_t, int*);
+TUTTI_WEAK_ALIAS(CommCuDevice) ncclResult_t ncclCommCuDevice(const ncclComm_t, int*);
+TUTTI_WEAK_ALIAS(CommUserRank) ncclResult_t ncclCommUserRank(const ncclComm_t, int*);
+
+}  // extern "C"

@@ -1,0 +1,109 @@
+// Groups, version, errors, and what is declared but not served yet.
+#include "api/entry.h"
+#include "core/group.h"
+#include "core/last_error.h"
+
+using namespace tutti;
+
+extern "C" {
+
+ncclResult_t pncclGetVersion(int* version) {
+  return entry("ncclGetVersion", [&]() -> Status {
+    if (version == nullptr) return invalidArgument("version is null");
+    *version = NCCL_VERSION_CODE;
+    return Status::ok();
+  });
+}
+
+const char* pncclGetErrorString(ncclResult_t result) {
+  switch (result) {
+    case ncclSuccess:
+      return "no error";
+    case ncclUnhandledCudaError:
+      return "unhandled cuda error (run with NCCL_DEBUG=INFO for details)";
+    case ncclSystemError:
+      return "unhandled system error (run with NCCL_DEBUG=INFO for details)";
+    case ncclInternalError:
+      return "internal error - please report this issue to the Tutti developers";
+    case ncclInvalidArgument:
+      return "invalid argument (run with NCCL_DEBUG=WARN for details)";
+    case ncclInvalidUsage:
+      return "invalid usage (run with NCCL_DEBUG=WARN for details)";
+    case ncclRemoteError:
+      return "remote process exited or there was a network error";
+    case ncclInProgress:
+      return "NCCL operation in progress";
+    default:
+      return "unknown result code";
+  }
+}
+
+const char* pncclGetLastError(ncclComm_t) { return lastErrorText(); }
+void pncclResetDebugInit(void) {}
+
+ncclResult_t pncclGroupStart(void) {
+  return entry("ncclGroupStart", [] {
+    Group::ofThisThread().start();
+    return Status::ok();
+  });
+}
+
+ncclResult_t pncclGroupEnd(void) {
+  return entry("ncclGroupEnd", [] { return Group::ofThisThread().end(); });
+}
+
+ncclResult_t pncclGroupSimulateEnd(ncclSimInfo_t*) {
+  return entry("ncclGroupSimulateEnd", [] { return notServed("ncclGroupSimulateEnd"); });
+}
+ncclResult_t pncclCommInitRankScalable(ncclComm_t*, int, int, int, ncclUniqueId*, ncclConfig_t*) {
+  return entry("ncclCommInitRankScalable", [] { return notServed("ncclCommInitRankScalable"); });
+}
+ncclResult_t pncclCommRevoke(ncclComm_t, int) {
+  return entry("ncclCommRevoke", [] { return notServed("ncclCommRevoke"); });
+}
+ncclResult_t pncclCommSplit(ncclComm_t, int, int, ncclComm_t*, ncclConfig_t*) {
+  return entry("ncclCommSplit", [] { return notServed("ncclCommSplit"); });
+}
+ncclResult_t pncclCommShrink(ncclComm_t, int*, int, ncclComm_t*, ncclConfig_t*, int) {
+  return entry("ncclCommShrink", [] { return notServed("ncclCommShrink"); });
+}
+ncclResult_t pncclCommWindowRegister(ncclComm_t, void*, size_t, ncclWindow_t*, int) {
+  return entry("ncclCommWindowRegister", [] { return notServed("ncclCommWindowRegister"); });
+}
+ncclResult_t pncclCommWindowDeregister(ncclComm_t, ncclWindow_t) {
+  return entry("ncclCommWindowDeregister", [] { return notServed("ncclCommWindowDeregister"); });
+}
+ncclResult_t pncclAlltoAll(const void*, void*, size_t, ncclDataType_t, ncclComm_t, cudaStream_t) {
+  return entry("ncclAlltoAll", [] { return notServed("ncclAlltoAll"); });
+}
+ncclResult_t pncclGather(const void*, void*, size_t, ncclDataType_t, int, ncclComm_t, cudaStream_t) {
+  return entry("ncclGather", [] { return notServed("ncclGather"); });
+}
+ncclResult_t pncclScatter(const void*, void*, size_t, ncclDataType_t, int, ncclComm_t, cudaStream_t) {
+  return entry("ncclScatter", [] { return notServed("ncclScatter"); });
+}
+
+TUTTI_WEAK_ALIAS(GetVersion) ncclResult_t ncclGetVersion(int*);
+TUTTI_WEAK_ALIAS(GetErrorString) const char* ncclGetErrorString(ncclResult_t);
+TUTTI_WEAK_ALIAS(GetLastError) const char* ncclGetLastError(ncclComm_t);
+TUTTI_WEAK_ALIAS(ResetDebugInit) void ncclResetDebugInit(void);
+TUTTI_WEAK_ALIAS(GroupStart) ncclResult_t ncclGroupStart(void);
+TUTTI_WEAK_ALIAS(GroupEnd) ncclResult_t ncclGroupEnd(void);
+TUTTI_WEAK_ALIAS(GroupSimulateEnd) ncclResult_t ncclGroupSimulateEnd(ncclSimInfo_t*);
+TUTTI_WEAK_ALIAS(CommInitRankScalable)
+ncclResult_t ncclCommInitRankScalable(ncclComm_t*, int, int, int, ncclUniqueId*, ncclConfig_t*);
+TUTTI_WEAK_ALIAS(CommRevoke) ncclResult_t ncclCommRevoke(ncclComm_t, int);
+TUTTI_WEAK_ALIAS(CommSplit) ncclResult_t ncclCommSplit(ncclComm_t, int, int, ncclComm_t*, ncclConfig_t*);
+TUTTI_WEAK_ALIAS(CommShrink)
+ncclResult_t ncclCommShrink(ncclComm_t, int*, int, ncclComm_t*, ncclConfig_t*, int);
+TUTTI_WEAK_ALIAS(CommWindowRegister)
+ncclResult_t ncclCommWindowRegister(ncclComm_t, void*, size_t, ncclWindow_t*, int);
+TUTTI_WEAK_ALIAS(CommWindowDeregister) ncclResult_t ncclCommWindowDeregister(ncclComm_t, ncclWindow_t);
+TUTTI_WEAK_ALIAS(AlltoAll)
+ncclResult_t ncclAlltoAll(const void*, void*, size_t, ncclDataType_t, ncclComm_t, cudaStream_t);
+TUTTI_WEAK_ALIAS(Gather)
+ncclResult_t ncclGather(const void*, void*, size_t, ncclDataType_t, int, ncclComm_t, cudaStream_t);
+TUTTI_WEAK_ALIAS(Scatter)
+ncclResult_t ncclScatter(const void*, void*, size_t, ncclDataType_t, int, ncclComm_t, cudaStream_t);
+
+}  // extern "C"

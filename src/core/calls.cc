@@ -1,0 +1,94 @@
+#include "core/calls.h"
+
+#include "base/datatype.h"
+#include "core/communicator.h"
+#include "core/group.h"
+#include "core/handle.h"
+#include "core/validate.h"
+
+namespace tutti {
+namespace {
+
+bool reduces(Collective collective) {
+  return collective == Collective::allReduce || collective == Collective::reduce ||
+         collective == Collective::reduceScatter;
+}
+
+bool hasRoot(Collective collective) {
+  return collective == Collective::broadcast || collective == Collective::reduce ||
+         collective == Collective::gather || collective == Collective::scatter;
+}
+
+/// Whether this rank's call uses the buffer at all: broadcast reads the input on the root only, reduce writes
+/// the output on the root only.
+bool uses(Collective collective, Buffer buffer, bool isRoot) {
+  if (isRoot) return true;
+  if (buffer == Buffer::input)
+    return collective != Collective::broadcast && collective != Collective::scatter;
+  return collective != Collective::reduce && collective != Collective::gather;
+}
+
+/// A message to oneself needs its counterpart in the same group, or it waits for ever; the group checks that.
+Status submitMessage(Operation operation, size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
+                     cudaStream_t stream) {
+  TUTTI_ASSIGN(Communicator * communicator, resolveHandle(comm));
+  TUTTI_TRY(checkType(type));
+  TUTTI_TRY(checkPeer(peer, communicator->ranks()));
+  TUTTI_TRY(checkSize(count, sizeOf(type), 1));
+  const bool sends = operation.kind == Operation::Kind::send;
+  TUTTI_TRY(checkBuffer(sends ? operation.input : operation.output, count, sends ? "sendbuff" : "recvbuff"));
+  operation.collective = Collective::sendRecv;
+  operation.count = count * sizeOf(type);  // a message is bytes: its type matters to nobody
+  operation.type = ncclInt8;
+  operation.reduction.spec.type = ncclInt8;
+  operation.root = peer;
+  operation.stream = stream;
+  return Group::ofThisThread().submit(*communicator, operation);
+}
+
+}  // namespace
+
+Status callCollective(const CollectiveCall& call) {
+  TUTTI_ASSIGN(Communicator * communicator, resolveHandle(call.comm));
+  const int ranks = communicator->ranks();
+  TUTTI_TRY(checkType(call.type));
+  if (hasRoot(call.collective)) TUTTI_TRY(checkRoot(call.root, ranks));
+  Operation operation;
+  if (reduces(call.collective)) {
+    TUTTI_ASSIGN(operation.reduction, communicator->operators().resolve(call.op, call.type));
+  }
+  operation.reduction.spec.type = call.type;
+  TUTTI_TRY(checkSize(call.count, sizeOf(call.type), ranks));
+  const bool isRoot = !hasRoot(call.collective) || call.root == communicator->rank();
+  const bool readsInput = uses(call.collective, Buffer::input, isRoot);
+  const bool writesOutput = uses(call.collective, Buffer::output, isRoot);
+  if (readsInput) TUTTI_TRY(checkBuffer(call.input, call.count, "sendbuff"));
+  if (writesOutput) TUTTI_TRY(checkBuffer(call.output, call.count, "recvbuff"));
+  if (call.count == 0) return communicator->error();
+  operation.collective = call.collective;
+  operation.input = readsInput ? call.input : nullptr;
+  operation.output = writesOutput ? call.output : nullptr;
+  operation.count = call.count;
+  operation.type = call.type;
+  operation.root = hasRoot(call.collective) ? call.root : 0;
+  operation.stream = call.stream;
+  return Group::ofThisThread().submit(*communicator, operation);
+}
+
+Status callSend(const void* buffer, size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
+                cudaStream_t stream) {
+  Operation operation;
+  operation.kind = Operation::Kind::send;
+  operation.input = buffer;
+  return submitMessage(operation, count, type, peer, comm, stream);
+}
+
+Status callRecv(void* buffer, size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
+                cudaStream_t stream) {
+  Operation operation;
+  operation.kind = Operation::Kind::recv;
+  operation.output = buffer;
+  return submitMessage(operation, count, type, peer, comm, stream);
+}
+
+}  // namespace tutti

@@ -1,0 +1,52 @@
+#include "core/config.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace tutti {
+namespace {
+
+constexpr unsigned kMagic = 0xcafebeef;
+constexpr size_t kSmallestSize =
+    offsetof(ncclConfig_t, cgaClusterSize);  // 2.14 had size, magic, version, blocking
+
+Status checkFlag(const char* name, int value) {
+  if (value == NCCL_CONFIG_UNDEF_INT || value == 0 || value == 1) return Status::ok();
+  return invalidArgument("config.{} is {}, but must be 0 or 1", name, value);
+}
+
+Status checkCount(const char* name, int value) {
+  if (value == NCCL_CONFIG_UNDEF_INT || value > 0) return Status::ok();
+  return invalidArgument("config.{} is {}, but must be at least 1", name, value);
+}
+
+}  // namespace
+
+Status applyConfig(const ncclConfig_t* config, CommunicatorSetup& setup) {
+  if (config == nullptr) return Status::ok();
+  if (config->magic != kMagic) {
+    return invalidArgument(
+        "config.magic is {:#x} instead of {:#x}: initialise the structure with NCCL_CONFIG_INITIALIZER",
+        config->magic, kMagic);
+  }
+  if (config->size < kSmallestSize) {
+    return invalidArgument("config.size is {}, but a configuration has at least {} bytes", config->size,
+                           kSmallestSize);
+  }
+  ncclConfig_t own = NCCL_CONFIG_INITIALIZER;
+  std::memcpy(&own, config, std::min(config->size, sizeof own));
+  TUTTI_TRY(checkFlag("blocking", own.blocking));
+  TUTTI_TRY(checkCount("minCTAs", own.minCTAs));
+  TUTTI_TRY(checkCount("maxCTAs", own.maxCTAs));
+  const bool bothSet = own.minCTAs != NCCL_CONFIG_UNDEF_INT && own.maxCTAs != NCCL_CONFIG_UNDEF_INT;
+  if (bothSet && own.minCTAs > own.maxCTAs) {
+    return invalidArgument("config.minCTAs ({}) is larger than config.maxCTAs ({})", own.minCTAs,
+                           own.maxCTAs);
+  }
+  if (own.minCTAs != NCCL_CONFIG_UNDEF_INT) setup.minChannels = own.minCTAs;
+  if (own.maxCTAs != NCCL_CONFIG_UNDEF_INT) setup.maxChannels = own.maxCTAs;
+  if (own.commName != nullptr) setup.name = own.commName;
+  return Status::ok();
+}
+
+}  // namespace tutti

@@ -1,0 +1,114 @@
+#include "core/group.h"
+
+#include <thread>
+
+#include "core/communicator.h"
+#include "core/launcher.h"
+
+namespace tutti {
+namespace {
+
+/// A message to oneself moves only together with its counterpart in the same group: without it, it would wait
+/// for ever.
+Status checkSelfMessages(const Communicator& communicator, std::span<const Operation> operations) {
+  int sends = 0;
+  int receives = 0;
+  for (const Operation& operation : operations) {
+    if (operation.kind == Operation::Kind::collective || operation.root != communicator.rank()) continue;
+    ++(operation.kind == Operation::Kind::send ? sends : receives);
+  }
+  if (sends == receives) return Status::ok();
+  return invalidUsage("rank {} has {} send(s) to itself but {} receive(s) from itself in this group",
+                      communicator.rank(), sends, receives);
+}
+
+}  // namespace
+
+Group& Group::ofThisThread() {
+  static thread_local Group group;
+  return group;
+}
+
+Status Group::submit(Communicator& communicator, const Operation& operation) {
+  TUTTI_TRY(communicator.error());
+  entries_.push_back({&communicator, operation});
+  if (active()) return Status::ok();
+  const Status status = launch();
+  entries_.clear();
+  return status;
+}
+
+Status Group::submitJob(std::function<Status()> job) {
+  if (!active()) return job();
+  jobs_.push_back(std::move(job));
+  return Status::ok();
+}
+
+Status Group::end() {
+  if (depth_ == 0) return invalidUsage("ncclGroupEnd without ncclGroupStart");
+  if (--depth_ > 0) return error_;
+  Status status = error_;
+  if (status.isOk() && !jobs_.empty()) status = runJobs();
+  if (status.isOk() && !entries_.empty()) status = launch();
+  clear();
+  return status;
+}
+
+void Group::clear() {
+  error_ = Status::ok();
+  entries_.clear();
+  jobs_.clear();
+}
+
+Status Group::runJobs() {
+  std::vector<Status> results(jobs_.size());
+  std::vector<std::thread> threads;
+  for (size_t i = 1; i < jobs_.size(); ++i) {
+    threads.emplace_back([&, i] { results[i] = jobs_[i](); });
+  }
+  results[0] = jobs_[0]();
+  for (std::thread& thread : threads) thread.join();
+  for (const Status& result : results) TUTTI_TRY(result);
+  return Status::ok();
+}
+
+Status Group::checkEntries() {
+  static thread_local std::vector<Operation> own;
+  for (const Entry& entry : entries_) {
+    if (entry.operation.kind == Operation::Kind::collective ||
+        entry.operation.root != entry.communicator->rank()) {
+      continue;
+    }
+    own.clear();
+    for (const Entry& other : entries_) {
+      if (other.communicator == entry.communicator) own.push_back(other.operation);
+    }
+    TUTTI_TRY(checkSelfMessages(*entry.communicator, own));
+  }
+  return Status::ok();
+}
+
+Status Group::launch() {
+  // Kept between calls so that launching allocates nothing.
+  static thread_local std::vector<RankTask*> tasks;
+  static thread_local std::vector<Operation> operations;
+  tasks.clear();
+  TUTTI_TRY(checkEntries());
+  // The entries of one communicator form one task. Groups name few communicators, so a scan is the fastest
+  // way.
+  for (size_t i = 0; i < entries_.size(); ++i) {
+    Communicator* communicator = entries_[i].communicator;
+    if (communicator == nullptr) continue;
+    operations.clear();
+    for (size_t j = i; j < entries_.size(); ++j) {
+      if (entries_[j].communicator != communicator) continue;
+      operations.push_back(entries_[j].operation);
+      if (j != i) entries_[j].communicator = nullptr;
+    }
+    tasks.push_back(communicator->tasks().acquire(operations));
+  }
+  entries_.clear();
+  return launchTasks(tasks);
+}
+
+}  // namespace tutti

@@ -1,0 +1,135 @@
+#include "core/launcher.h"
+
+#include <sched.h>
+
+#include <chrono>
+#include <vector>
+
+#include "base/params.h"
+#include "core/communicator.h"
+#include "device/host_table.h"
+
+namespace tutti {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+constexpr size_t kBytesPerTurn = 256 * 1024;  // of each task, so that the ranks of a group stay in step
+
+void releaseHolder(RankTask* task) {
+  if (task->holders.fetch_sub(1, std::memory_order_acq_rel) == 1) task->communicator().tasks().recycle(task);
+}
+
+void runTask(void* context) { static_cast<RankTask*>(context)->runToEnd(); }
+void releaseTask(void* context) { releaseHolder(static_cast<RankTask*>(context)); }
+tuttiStreamTask mainWork(RankTask* task) { return {runTask, releaseTask, task}; }
+
+/// On each further stream of the task: everything before it on that stream is done, so it has arrived; what
+/// comes after it waits for the task.
+void arriveAndWait(void* context) {
+  auto* task = static_cast<RankTask*>(context);
+  task->streamsToArrive.fetch_sub(1, std::memory_order_acq_rel);
+  task->communicator().tasks().wakeWaiters();
+  task->finished.wait(0, std::memory_order_acquire);
+}
+
+/// Makes a device current for a scope: the null stream is the default stream of the current device, and a
+/// task's null stream means its communicator's device, whatever device the calling thread works on.
+class DeviceScope {
+ public:
+  DeviceScope(const tuttiHostRuntime_v1& runtime, const RankTask& task) : runtime_(runtime) {
+    if (task.stream() != nullptr && task.otherStreams().empty()) return;
+    if (runtime_.currentDevice(&before_) != 0 || before_ == task.communicator().device()) return;
+    changed_ = runtime_.setCurrentDevice(task.communicator().device()) == 0;
+  }
+  ~DeviceScope() {
+    if (changed_) runtime_.setCurrentDevice(before_);
+  }
+  DeviceScope(const DeviceScope&) = delete;
+  DeviceScope& operator=(const DeviceScope&) = delete;
+
+ private:
+  const tuttiHostRuntime_v1& runtime_;
+  int before_ = 0;
+  bool changed_ = false;
+};
+
+struct Inline {
+  RankTask* task;
+  void* occupation;
+};
+
+/// Advances the tasks that this thread holds; ends those that are done and drops them from the list. True
+/// when anything moved.
+bool advanceInline(const tuttiHostRuntime_v1& runtime, std::vector<Inline>& tasks) {
+  bool progressed = false;
+  for (size_t i = 0; i < tasks.size();) {
+    RankTask* task = tasks[i].task;
+    if (!task->communicator().tasks().hasTurn(*task)) {
+      ++i;
+      continue;
+    }
+    const HostRun::State state = task->advance(kBytesPerTurn);
+    progressed = progressed || state != HostRun::State::waiting;
+    if (state == HostRun::State::done || state == HostRun::State::failed) {
+      task->complete();
+      runtime.streamEnd(tasks[i].occupation);
+      releaseHolder(task);
+      tasks[i] = tasks.back();
+      tasks.pop_back();
+    } else {
+      ++i;
+    }
+  }
+  return progressed;
+}
+
+void spinInline(const tuttiHostRuntime_v1& runtime, std::vector<Inline>& tasks) {
+  constexpr int kIdleRoundsBeforeYield = 64;
+  const auto end = Clock::now() + std::chrono::microseconds(params().spinMicros());
+  int idleRounds = 0;
+  while (!tasks.empty()) {
+    if (advanceInline(runtime, tasks)) {
+      idleRounds = 0;
+    } else if (++idleRounds > kIdleRoundsBeforeYield) {
+      sched_yield();  // a peer may need this core to make the progress that we wait for
+    }
+    if (Clock::now() >= end) break;
+  }
+}
+
+Status enqueueOtherStreams(const tuttiHostRuntime_v1& runtime, RankTask* task) {
+  task->streamsToArrive.store(static_cast<uint32_t>(task->otherStreams().size()), std::memory_order_relaxed);
+  for (cudaStream_t stream : task->otherStreams()) {
+    if (const int error = runtime.streamEnqueue(stream, {arriveAndWait, releaseTask, task}); error != 0) {
+      return systemError(error, "enqueue on stream {}", static_cast<const void*>(stream));
+    }
+  }
+  return Status::ok();
+}
+
+}  // namespace
+
+Status launchTasks(std::span<RankTask* const> tasks) {
+  TUTTI_ASSIGN(const tuttiHostRuntime_v1* runtime, hostTable());
+  static thread_local std::vector<Inline> inlineTasks;
+  inlineTasks.clear();
+  for (RankTask* task : tasks) {
+    const DeviceScope device(*runtime, *task);
+    task->holders.store(1 + static_cast<uint32_t>(task->otherStreams().size()), std::memory_order_relaxed);
+    TUTTI_TRY(enqueueOtherStreams(*runtime, task));
+    void* occupation = nullptr;
+    if (runtime->streamTryBegin(task->stream(), &occupation) == 0) {
+      inlineTasks.push_back({task, occupation});
+    } else if (const int error = runtime->streamEnqueue(task->stream(), mainWork(task)); error != 0) {
+      return systemError(error, "enqueue on stream {}", static_cast<const void*>(task->stream()));
+    }
+  }
+  spinInline(*runtime, inlineTasks);
+  for (const Inline& rest : inlineTasks) {
+    rest.task->communicator().executor().returnConnections();
+    runtime->streamHandOff(rest.occupation, mainWork(rest.task));
+  }
+  return Status::ok();
+}
+
+}  // namespace tutti

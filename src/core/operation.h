@@ -1,0 +1,36 @@
+// One call of the API, after its arguments were checked.
+#pragma once
+
+#include <cstddef>
+
+#include "algorithms/schedule.h"
+#include "executor/host/reduction.h"
+#include "nccl.h"
+
+namespace tutti {
+
+/// The scalar of a PreMulSum operator. Immediate scalars are in `spec` already; resident ones are read from
+/// `device` when the operation runs, as CUDA's stream order demands.
+struct OperatorUse {
+  ReductionSpec spec;
+  const void* residentScalar = nullptr;
+  bool ownScalar = false;  // made by the user: other ranks may multiply by something else
+};
+
+/// A collective or one point-to-point message of one rank, ready to be enqueued. `count` is in elements per
+/// block (Schedule::blocks()). For send and receive, collective is sendRecv and `peer` the other rank.
+struct Operation {
+  enum class Kind : uint8_t { collective, send, recv };
+  Kind kind = Kind::collective;
+  Collective collective = Collective::allReduce;
+  const void* input = nullptr;
+  void* output = nullptr;
+  size_t count = 0;
+  size_t receivedCount = 0;  // of a message to oneself: what its receiving side expects
+  ncclDataType_t type = ncclInt8;
+  OperatorUse reduction;
+  int root = 0;  // or the peer of a message
+  cudaStream_t stream = nullptr;
+};
+
+}  // namespace tutti

@@ -1,0 +1,152 @@
+#include "core/rank_task.h"
+
+#include <algorithm>
+
+#include "core/communicator.h"
+
+namespace tutti {
+
+void RankTask::assign(uint64_t ticket, std::span<const Operation> operations) {
+  ticket_ = ticket;
+  status_ = Status::ok();
+  finished.store(0, std::memory_order_relaxed);
+  stream_ = operations.front().stream;
+  otherStreams_.clear();
+  collectives_.clear();
+  nextCollective_ = 0;
+  collectiveRunning_ = false;
+  messages_.clear();
+  for (const Operation& operation : operations) {
+    (operation.kind == Operation::Kind::collective ? collectives_ : messages_).push_back(operation);
+    if (operation.stream != stream_ &&
+        std::find(otherStreams_.begin(), otherStreams_.end(), operation.stream) == otherStreams_.end()) {
+      otherStreams_.push_back(operation.stream);
+    }
+  }
+  pairSelfMessages();
+  messagesDone_ = messages_.empty();
+}
+
+/// A message to oneself is one copy: the n-th send to the own rank and the n-th receive from it become one
+/// operation. The group has checked that there are as many of one as of the other.
+void RankTask::pairSelfMessages() {
+  const int self = communicator_.rank();
+  const auto isSelf = [self](const Operation& operation, Operation::Kind kind) {
+    return operation.kind == kind && operation.root == self;
+  };
+  auto receive = messages_.begin();
+  for (Operation& send : messages_) {
+    if (!isSelf(send, Operation::Kind::send)) continue;
+    receive = std::find_if(receive, messages_.end(),
+                           [&](const Operation& other) { return isSelf(other, Operation::Kind::recv); });
+    if (receive == messages_.end()) break;
+    send.output = receive->output;
+    send.receivedCount = receive->count;
+    ++receive;
+  }
+  std::erase_if(messages_,
+                [&](const Operation& operation) { return isSelf(operation, Operation::Kind::recv); });
+}
+
+RankTask::State RankTask::fail(Status status) {
+  status_ = std::move(status);
+  return State::failed;
+}
+
+RankTask::State RankTask::advanceCollectives(size_t byteBudget) {
+  bool progressed = false;
+  while (nextCollective_ < collectives_.size()) {
+    if (!collectiveRunning_) {
+      if (Status begun = collectiveRun_.begin(communicator_, collectives_[nextCollective_]); !begun.isOk()) {
+        return fail(std::move(begun));
+      }
+      collectiveRunning_ = true;
+    }
+    switch (collectiveRun_.advance(byteBudget)) {
+      case State::done:
+        collectiveRunning_ = false;
+        ++nextCollective_;
+        progressed = true;
+        break;
+      case State::progressed:
+        return State::progressed;
+      case State::waiting:
+        return progressed ? State::progressed : State::waiting;
+      case State::failed:
+        return fail(collectiveRun_.status());
+    }
+  }
+  return State::done;
+}
+
+Status RankTask::startMessages() {
+  launches_.resize(messages_.size());
+  for (size_t i = 0; i < messages_.size(); ++i) {
+    const Operation& message = messages_[i];
+    if (message.root == communicator_.rank() && message.count != message.receivedCount) {
+      return invalidUsage("rank {} sends itself {} bytes, but receives {}", message.root, message.count,
+                          message.receivedCount);
+    }
+    TUTTI_ASSIGN(const Plan plan, communicator_.planner().planMessage(message));
+    launches_[i] = makeLaunch(communicator_, message, plan, 0);
+  }
+  TUTTI_ASSIGN(messageRun_, communicator_.executor().start(launches_));
+  return Status::ok();
+}
+
+RankTask::State RankTask::advanceMessages(size_t byteBudget) {
+  if (messagesDone_) return State::done;
+  if (messageRun_ == nullptr) {
+    if (Status started = startMessages(); !started.isOk()) return fail(std::move(started));
+  }
+  const State state = messageRun_->advance(byteBudget);
+  if (state == State::failed) return fail(messageRun_->status());
+  if (state == State::done) {
+    messagesDone_ = true;
+    messageRun_.reset();
+  }
+  return state;
+}
+
+RankTask::State RankTask::advance(size_t byteBudget) {
+  if (communicator_.faults().stopped()) return fail(communicator_.error());
+  const State collectives = advanceCollectives(byteBudget);
+  if (collectives == State::failed) return collectives;
+  const State messages = advanceMessages(byteBudget);
+  if (messages == State::failed) return messages;
+  if (collectives == State::done && messages == State::done) return State::done;
+  return collectives == State::waiting && messages != State::progressed   ? State::waiting
+         : messages == State::waiting && collectives != State::progressed ? State::waiting
+                                                                          : State::progressed;
+}
+
+std::string RankTask::position() const {
+  std::string text;
+  if (nextCollective_ < collectives_.size()) {
+    text = collectiveRunning_ ? collectiveRun_.position() : std::string("not started");
+  }
+  if (messageRun_ != nullptr) text += (text.empty() ? "" : "; ") + messageRun_->position();
+  return text.empty() ? "done" : text;
+}
+
+void RankTask::runToEnd() {
+  Status status = communicator_.tasks().waitForTurn(*this, communicator_.faults());
+  if (status.isOk()) {
+    const auto state = communicator_.executor().drive([this] { return advance(); });
+    if (state == State::failed) status = status_;
+  }
+  status_ = std::move(status);
+  complete();
+}
+
+void RankTask::complete() {
+  // The runs go back to the executor while this thread still has the turn.
+  messageRun_.reset();
+  collectiveRun_.end();
+  if (!status_.isOk()) communicator_.fail(status_);
+  communicator_.tasks().finish(*this);
+  finished.store(1, std::memory_order_release);
+  finished.notify_all();
+}
+
+}  // namespace tutti

@@ -1,0 +1,61 @@
+#include "core/task_queue.h"
+
+#include <thread>
+
+#include "core/communicator.h"
+
+namespace tutti {
+
+RankTask* TaskQueue::acquire(std::span<const Operation> operations) {
+  RankTask* task = nullptr;
+  {
+    // Held for a few instructions, and contended only when a worker recycles a task at the same moment.
+    const std::lock_guard lock(mutex_);
+    if (free_.empty()) {
+      all_.push_back(std::make_unique<RankTask>(communicator_));
+      task = all_.back().get();
+    } else {
+      task = free_.back();
+      free_.pop_back();
+    }
+  }
+  task->assign(issued_.fetch_add(1, std::memory_order_acq_rel) + 1, operations);
+  return task;
+}
+
+void TaskQueue::recycle(RankTask* task) {
+  const std::lock_guard lock(mutex_);
+  free_.push_back(task);
+}
+
+Status TaskQueue::waitForTurn(const RankTask& task, const FaultState& faults) {
+  while (true) {
+    const uint32_t seen = changes_.load(std::memory_order_acquire);
+    const bool othersDone = task.ticket() == finished_.load(std::memory_order_acquire) + 1;
+    // After a fault the tasks still end in order, but no longer wait for other streams to arrive.
+    if (othersDone && faults.stopped()) return faults.error();
+    if (hasTurn(task)) return Status::ok();
+    changes_.wait(seen, std::memory_order_acquire);
+  }
+}
+
+void TaskQueue::finish(const RankTask& task) {
+  finished_.store(task.ticket(), std::memory_order_release);
+  wakeWaiters();
+}
+
+void TaskQueue::wakeWaiters() {
+  changes_.fetch_add(1, std::memory_order_release);
+  changes_.notify_all();
+}
+
+Status TaskQueue::drain(Deadline deadline) {
+  // Polling: only at teardown, and the last task may need a peer for as long as the deadline allows.
+  while (!idle()) {
+    if (deadline.passed()) return systemError(ETIMEDOUT, "wait for the operations that are still running");
+    std::this_thread::sleep_for(std::chrono::microseconds(200));
+  }
+  return Status::ok();
+}
+
+}  // namespace tutti

@@ -1,0 +1,53 @@
+// The order in which a communicator's tasks run, and the pool that they come from.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "base/deadline.h"
+#include "base/fault_state.h"
+#include "base/status.h"
+#include "core/rank_task.h"
+
+namespace tutti {
+
+/// Thread-safe. Tickets are 1, 2, 3, ...; the task whose ticket is one more than the number of finished tasks
+/// has its turn.
+class TaskQueue {
+ public:
+  explicit TaskQueue(Communicator& communicator) : communicator_(communicator) {}
+
+  /// A task for these operations, with the next ticket.
+  RankTask* acquire(std::span<const Operation> operations);
+  void recycle(RankTask* task);
+
+  bool hasTurn(const RankTask& task) const {
+    return task.ticket() == finished_.load(std::memory_order_acquire) + 1 &&
+           task.streamsToArrive.load(std::memory_order_acquire) == 0;
+  }
+  /// Blocks until hasTurn(); also when the communicator failed, since earlier tasks then end quickly.
+  Status waitForTurn(const RankTask& task, const FaultState& faults);
+  void finish(const RankTask& task);
+  /// For whoever changed streamsToArrive.
+  void wakeWaiters();
+
+  /// Waits until every task so far is finished.
+  Status drain(Deadline deadline);
+  bool idle() const {
+    return finished_.load(std::memory_order_acquire) == issued_.load(std::memory_order_acquire);
+  }
+
+ private:
+  Communicator& communicator_;
+  std::mutex mutex_;  // guards pool_
+  std::vector<std::unique_ptr<RankTask>> all_;
+  std::vector<RankTask*> free_;
+  std::atomic<uint64_t> issued_{0};
+  std::atomic<uint64_t> finished_{0};
+  std::atomic<uint32_t> changes_{0};  // bumped and notified whenever a turn may have come
+};
+
+}  // namespace tutti

@@ -1,0 +1,100 @@
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <thread>
+
+#include "transport/doorbell.h"
+
+namespace tutti {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::steady_clock;
+
+/// Waits for *counter to reach target, sleeping on the bell only (long limit: a lost wake-up shows as time).
+void awaitCounter(Doorbell* bell, std::atomic<uint64_t>* counter, uint64_t target) {
+  while (counter->load(std::memory_order_acquire) < target) {
+    const uint32_t ticket = bell->prepare();
+    if (counter->load(std::memory_order_acquire) < target) bell->sleep(ticket, 5000000);
+    bell->finish();
+  }
+}
+
+struct Shared {
+  Doorbell bells[2];
+  std::atomic<uint64_t> counters[2];
+};
+
+void pingPong(Shared* shared, int me, uint64_t rounds) {
+  for (uint64_t i = 1; i <= rounds; ++i) {
+    if (me == 0) {
+      shared->counters[0].store(i, std::memory_order_release);
+      shared->bells[1].ring();
+      awaitCounter(&shared->bells[0], &shared->counters[1], i);
+    } else {
+      awaitCounter(&shared->bells[1], &shared->counters[0], i);
+      shared->counters[1].store(i, std::memory_order_release);
+      shared->bells[0].ring();
+    }
+  }
+}
+
+TEST(Doorbell, WakesAThreadThatSleeps) {
+  Shared shared{};
+  const auto start = steady_clock::now();
+  std::thread other([&] { pingPong(&shared, 1, 2000); });
+  pingPong(&shared, 0, 2000);
+  other.join();
+  EXPECT_LT(steady_clock::now() - start, milliseconds(4000)) << "one lost wake-up costs 5 s";
+  EXPECT_EQ(shared.bells[0].sleepers.load(), 0U);
+}
+
+TEST(Doorbell, WakesAnotherProcess) {
+  void* memory = ::mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(memory, MAP_FAILED);
+  auto* shared = static_cast<Shared*>(memory);
+  const auto start = steady_clock::now();
+  const pid_t child = ::fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    pingPong(shared, 1, 1000);
+    ::_exit(0);
+  }
+  pingPong(shared, 0, 1000);
+  int status = -1;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  EXPECT_LT(steady_clock::now() - start, milliseconds(4000));
+  ::munmap(memory, 4096);
+}
+
+TEST(Doorbell, SleepEndsAtItsLimit) {
+  Doorbell bell;
+  const auto start = steady_clock::now();
+  bell.sleep(bell.prepare(), 20000);
+  bell.finish();
+  EXPECT_GE(steady_clock::now() - start, milliseconds(10));
+  EXPECT_LT(steady_clock::now() - start, milliseconds(2000));
+}
+
+TEST(Doorbell, ARingBetweenPrepareAndSleepIsNotLost) {
+  Doorbell bell;
+  const uint32_t ticket = bell.prepare();
+  bell.ring();
+  const auto start = steady_clock::now();
+  bell.sleep(ticket, 3000000);
+  bell.finish();
+  EXPECT_LT(steady_clock::now() - start, milliseconds(1000));
+}
+
+TEST(Doorbell, ARingWithoutSleepersDoesNothing) {
+  Doorbell bell;
+  bell.ring();
+  EXPECT_EQ(bell.sequence.load(), 0U);
+}
+
+}  // namespace
+}  // namespace tutti
