@@ -188,7 +188,9 @@ TEST_F(Events, RecordedFromManyThreadsStayConsistent) {
         ASSERT_CUDA(cudaEventRecord(start, a));
         ASSERT_CUDA(cudaStreamWaitEvent(b, start));
         ASSERT_CUDA(cudaEventRecord(stop, b));
-        if (i % 16 == 0) ASSERT_CUDA(cudaEventSynchronize(stop));
+        if (i % 16 == 0) {
+          ASSERT_CUDA(cudaEventSynchronize(stop));
+        }
       }
     });
   }

@@ -1,6 +1,6 @@
 #include <gtest/gtest.h>
 
-#include "facts/facts.h"
+#include "hostrt/facts/facts.h"
 
 TEST(Headers, NameEveryFactOnceWithAValue) {
   const auto own = ownFacts();

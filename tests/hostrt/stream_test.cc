@@ -314,7 +314,9 @@ TEST(Streams, TakeWorkFromManyThreads) {
         ASSERT_CUDA(cudaLaunchHostFunc(
             stream, [](void*) { count.fetch_add(1, std::memory_order_relaxed); }, nullptr));
         ASSERT_CUDA(cudaMemsetAsync(memory, t, 64, i % 2 ? stream : nullptr));
-        if (i % 50 == 0) ASSERT_CUDA(cudaStreamSynchronize(stream));
+        if (i % 50 == 0) {
+          ASSERT_CUDA(cudaStreamSynchronize(stream));
+        }
       }
       ASSERT_CUDA(cudaFree(memory));
     });

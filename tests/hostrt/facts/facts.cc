@@ -1,7 +1,8 @@
 // What the headers say: constants, sizes, offsets and types of functions, as a list. Compiled once against
 // our headers and once against the toolkit's; headers_test.cc compares.
-#include "facts/facts.h"
+#include "facts.h"
 
+#include <cuda_profiler_api.h>
 #include <cuda_runtime_api.h>
 
 #include <cstddef>
@@ -13,8 +14,8 @@
   { "sizeof " #type, std::to_string(sizeof(type)) }
 #define OFFSET(type, member) \
   { #type "." #member, std::to_string(offsetof(type, member)) + ":" + std::to_string(sizeof(type::member)) }
-#define FUNCTION(name) \
-  { #name "()", typeid(decltype(&name)).name() }
+#define FUNCTION(function) \
+  { #function "()", typeid(decltype(&function)).name() }
 #define HANDLE(name) \
   { #name, std::to_string(reinterpret_cast <unsigned long long>(name)) }
 
