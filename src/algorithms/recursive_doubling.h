@@ -10,7 +10,7 @@ namespace tutti {
 /// ranks, L = floor(log2 p), n bytes of the whole vector:
 ///
 ///              rounds                               bytes sent by a rank           order of the reduction
-///   AllReduce  L; +2 where p is no power of two     L n; + n                       by position, balanced
+///   AllReduce  L; <= L + 2 if p is no power of two  L n; + n                       by position, balanced
 ///   AllGather  log2 p                               n (p-1)/p (the lower bound)    -
 ///
 /// Where p is no power of two, the first 2(p - 2^L) positions fold in pairs: the odd one hands its vector to

@@ -36,4 +36,9 @@ uint8_t floatToE4m3(float value);
 float e5m2ToFloat(uint8_t bits);
 uint8_t floatToE5m2(float value);
 
+/// The element of `type` at `element` (any alignment) as a double; exact but for 64-bit integers beyond 2^53.
+double toDouble(ncclDataType_t type, const void* element);
+/// Stores `value`, converted to `type` (integers: as C converts), at `element`.
+void fromDouble(ncclDataType_t type, double value, void* element);
+
 }  // namespace tutti

@@ -259,6 +259,16 @@ Result<IoService::Id> IoService::add(int fd, uint32_t events, std::function<void
   return id;
 }
 
+Result<IoService::Id> IoService::guardOverFork(int fd) {
+  std::unique_lock lock(mutex_);
+  TUTTI_ASSIGN(const std::shared_ptr<Loop> loop, current(lock));
+  const Id id = nextId_++;
+  auto entry = std::make_shared<Loop::Entry>();
+  entry->fd = fd;
+  loop->entries.emplace(id, std::move(entry));
+  return id;
+}
+
 void IoService::modify(Id id, uint32_t events) {
   const std::lock_guard lock(mutex_);
   if (!loop_) return;

@@ -37,6 +37,10 @@ class IoService {
   /// unknown ids.
   void remove(Id id);
 
+  /// Includes a descriptor that is watched in another way (an epoll instance of its owner) in what happens to
+  /// descriptors after fork, see instance(). Must stay open until remove(). Counts as a handler.
+  Result<Id> guardOverFork(int fd);
+
   bool onServiceThread() const;
   /// Handlers, timers and posted functions that exist now: 0 means that there is no thread.
   size_t registered() const;

@@ -1,7 +1,5 @@
 #include "core/communicator.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <charconv>
 #include <set>
@@ -85,11 +83,11 @@ Status Communicator::connect(Deadline deadline) {
 
 Status Communicator::exchangePeers(Deadline deadline) {
   PeerInfo mine;
-  const HostIdentity& host = hostIdentity();
+  const HostIdentity host = hostIdentity();
   mine.rank = setup_.rank;
-  mine.hostName = host.name;
-  mine.hostId = host.id;
-  mine.pid = getpid();
+  mine.hostName = host.hostName;
+  mine.hostId = host.hostId;
+  mine.pid = host.pid;
   mine.processToken = host.processToken;
   mine.device = setup_.device;
   TUTTI_ASSIGN(const auto all, control_->allGather(encodePeer(mine), deadline));

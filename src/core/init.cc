@@ -13,7 +13,7 @@ namespace tutti {
 namespace {
 
 Result<int> currentDevice() {
-  TUTTI_ASSIGN(const tuttiHostRuntime_v1* runtime, hostRuntime());
+  TUTTI_ASSIGN(const tuttiHostRuntime_v1* runtime, hostTable());
   int device = 0;
   if (const int error = runtime->currentDevice(&device); error != 0)
     return systemError(error, "find the current device");
@@ -78,7 +78,7 @@ Status initRank(ncclComm_t* comm, int ranks, const ncclUniqueId& id, int rank, c
 
 Status initAll(ncclComm_t* comms, int devices, const int* deviceList) {
   if (comms == nullptr) return invalidArgument("comms is null");
-  TUTTI_ASSIGN(const tuttiHostRuntime_v1* runtime, hostRuntime());
+  TUTTI_ASSIGN(const tuttiHostRuntime_v1* runtime, hostTable());
   int available = 0;
   if (const int error = runtime->deviceCount(&available); error != 0)
     return systemError(error, "count the devices");

@@ -110,7 +110,7 @@ Status enqueueOtherStreams(const tuttiHostRuntime_v1& runtime, RankTask* task) {
 }  // namespace
 
 Status launchTasks(std::span<RankTask* const> tasks) {
-  TUTTI_ASSIGN(const tuttiHostRuntime_v1* runtime, hostRuntime());
+  TUTTI_ASSIGN(const tuttiHostRuntime_v1* runtime, hostTable());
   static thread_local std::vector<Inline> inlineTasks;
   inlineTasks.clear();
   for (RankTask* task : tasks) {

@@ -8,7 +8,7 @@ Status allocateMemory(void** pointer, size_t bytes) {
   if (pointer == nullptr) return invalidArgument("ptr is null");
   *pointer = nullptr;
   if (bytes == 0) return Status::ok();
-  TUTTI_ASSIGN(const tuttiHostRuntime_v1* runtime, hostRuntime());
+  TUTTI_ASSIGN(const tuttiHostRuntime_v1* runtime, hostTable());
   int device = 0;
   if (const int error = runtime->currentDevice(&device); error != 0)
     return systemError(error, "find the current device");
@@ -20,7 +20,7 @@ Status allocateMemory(void** pointer, size_t bytes) {
 
 Status freeMemory(void* pointer) {
   if (pointer == nullptr) return Status::ok();
-  TUTTI_ASSIGN(const tuttiHostRuntime_v1* runtime, hostRuntime());
+  TUTTI_ASSIGN(const tuttiHostRuntime_v1* runtime, hostTable());
   const int error = runtime->memoryFree(pointer);
   if (error == 0) return Status::ok();
   return invalidArgument("{} was not allocated by ncclMemAlloc, or was freed before", pointer);

@@ -1,32 +1,50 @@
 #include "transport/endpoint.h"
 
-#include <sys/random.h>
-
-#include <cstring>
+#include <algorithm>
+#include <utility>
 
 #include "transport/host_endpoint.h"
-#include "transport/host_segment.h"
+#include "transport/host_group.h"
+#include "transport/message_transport.h"
 
 namespace tutti {
 namespace {
 
-/// What every rank contributes to the first exchange.
-struct SetupMessage {
-  uint64_t nonce = 0;  // rank 0's becomes the communicator's
-};
+Status checkPeers(const std::vector<PeerInfo>& peers, int rank, const OobChannel& oob) {
+  if (rank < 0 || rank >= static_cast<int>(peers.size()) || oob.rank() != rank ||
+      oob.size() != static_cast<int>(peers.size()))
+    return internalError("endpoint of rank {} of {}: the out-of-band channel is of rank {} of {}", rank,
+                         peers.size(), oob.rank(), oob.size());
+  for (size_t i = 0; i < peers.size(); ++i)
+    if (peers[i].rank != static_cast<int>(i))
+      return internalError("endpoint: entry {} of the peers describes rank {}", i, peers[i].rank);
+  return Status::ok();
+}
 
-Result<std::vector<SetupMessage>> exchangeSetup(OobChannel& oob, const SetupMessage& mine,
-                                                Deadline deadline) {
-  TUTTI_ASSIGN(const auto texts, oob.allGather({reinterpret_cast<const char*>(&mine), sizeof(mine)}, deadline)
-                                     .withContext("rank {}: exchange addresses of transports", oob.rank()));
-  std::vector<SetupMessage> all(texts.size());
+/// Starts to take data connections and tells all ranks where.
+Result<std::unique_ptr<MessageTransport>> openMessages(const std::vector<PeerInfo>& peers, int rank,
+                                                       const EndpointOptions& options, const HostGroup& group,
+                                                       OobChannel& oob,
+                                                       const std::shared_ptr<FaultState>& faults,
+                                                       Deadline deadline) {
+  const auto place = std::find(group.ranks.begin(), group.ranks.end(), rank) - group.ranks.begin();
+  auto opened =
+      MessageTransport::listen(peers, rank, options, group.segment->bell(static_cast<int>(place)), faults);
+  // A rank that cannot listen says so, since the others wait for its address.
+  const std::string mine = opened.isOk() ? opened.value()->address().encode() : std::string();
+  TUTTI_ASSIGN(const auto texts,
+               oob.allGather(mine, deadline).withContext("rank {}: exchange data addresses", rank));
+  if (!opened.isOk()) return opened.status();
+  std::vector<MessageTransport::Address> addresses;
   for (size_t i = 0; i < texts.size(); ++i) {
-    if (texts[i].size() != sizeof(SetupMessage))
-      return internalError("rank {} sent {} bytes where {} were expected to describe its transports", i,
-                           texts[i].size(), sizeof(SetupMessage));
-    std::memcpy(&all[i], texts[i].data(), sizeof(SetupMessage));
+    if (texts[i].empty())
+      return remoteError("rank {} (host {}) cannot take data connections; its own error says why", i,
+                         peers[i].hostName);
+    TUTTI_ASSIGN(auto address, MessageTransport::Address::decode(texts[i]).withContext("rank {}", i));
+    addresses.push_back(std::move(address));
   }
-  return all;
+  opened.value()->setAddresses(std::move(addresses));
+  return opened;
 }
 
 }  // namespace
@@ -34,23 +52,15 @@ Result<std::vector<SetupMessage>> exchangeSetup(OobChannel& oob, const SetupMess
 Result<std::unique_ptr<Endpoint>> Endpoint::create(const std::vector<PeerInfo>& peers, int rank,
                                                    const EndpointOptions& options, OobChannel& oob,
                                                    std::shared_ptr<FaultState> faults, Deadline deadline) {
-  SetupMessage mine;
-  if (::getrandom(&mine.nonce, sizeof(mine.nonce), 0) != sizeof(mine.nonce))
-    return systemError(errno, "rank {}: get random bytes", rank);
-  TUTTI_ASSIGN(const auto setups, exchangeSetup(oob, mine, deadline));
-
-  const auto& self = peers[static_cast<size_t>(rank)];
-  std::vector<int> localRanks;
-  for (const auto& peer : peers)
-    if (peer.processToken == self.processToken && peer.hostId == self.hostId) localRanks.push_back(peer.rank);
-  TUTTI_ASSIGN(const auto layout,
-               HostSegmentLayout::make({static_cast<int>(localRanks.size()), options.channels,
-                                        options.slotBytes, options.scratchBytes}));
-  TUTTI_ASSIGN(auto segment, shareInProcess(setups.front().nonce, localRanks.front(),
-                                            [&] { return HostSegment::anonymous(layout); }));
-  TUTTI_TRY(oob.barrier(deadline));  // nobody may be gone before everyone found the segment
-  return std::unique_ptr<Endpoint>(std::make_unique<HostEndpoint>(peers, rank, options, std::move(localRanks),
-                                                                  std::move(segment), std::move(faults)));
+  TUTTI_TRY(checkPeers(peers, rank, oob));
+  TUTTI_ASSIGN(HostGroup group,
+               joinHostGroup(peers, rank, options, transportSecret(options), oob, faults.get(), deadline));
+  std::unique_ptr<MessageTransport> messages;
+  if (group.needsMessages) {
+    TUTTI_ASSIGN(messages, openMessages(peers, rank, options, group, oob, faults, deadline));
+  }
+  return std::unique_ptr<Endpoint>(std::make_unique<HostEndpoint>(peers, rank, options, std::move(group),
+                                                                  std::move(messages), std::move(faults)));
 }
 
 }  // namespace tutti

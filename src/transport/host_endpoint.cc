@@ -2,18 +2,25 @@
 
 #include <utility>
 
+#include "base/log.h"
+
 namespace tutti {
 
 HostEndpoint::HostEndpoint(std::vector<PeerInfo> peers, int rank, const EndpointOptions& options,
-                           std::vector<int> localRanks, std::shared_ptr<HostSegment> segment,
+                           HostGroup group, std::unique_ptr<MessageTransport> messages,
                            std::shared_ptr<FaultState> faults)
     : peers_(std::move(peers)),
       rank_(rank),
       options_(options),
-      localRanks_(std::move(localRanks)),
+      localRanks_(std::move(group.ranks)),
       localIndex_(peers_.size(), -1),
-      segment_(std::move(segment)),
-      faults_(std::move(faults)) {
+      directBuffers_(group.directBuffers),
+      secret_(transportSecret(options)),
+      faults_(std::move(faults)),
+      segment_(std::move(group.segment)),
+      memory_(std::move(group.memory)),
+      memoryAddresses_(std::move(group.memoryAddresses)),
+      messages_(std::move(messages)) {
   for (size_t i = 0; i < localRanks_.size(); ++i)
     localIndex_[static_cast<size_t>(localRanks_[i])] = static_cast<int>(i);
   const size_t connections = peers_.size() * static_cast<size_t>(options_.channels) * kEndpointPorts;
@@ -23,12 +30,12 @@ HostEndpoint::HostEndpoint(std::vector<PeerInfo> peers, int rank, const Endpoint
 
 bool HostEndpoint::sameProcess(int peer) const {
   const auto& mine = peers_[static_cast<size_t>(rank_)];
-  return peers_[static_cast<size_t>(peer)].processToken == mine.processToken;
+  return mapped(peer) && peers_[static_cast<size_t>(peer)].processToken == mine.processToken;
 }
 
 std::string HostEndpoint::transportName(int peer) const {
   if (!mapped(peer)) return "NET/Socket";
-  return sameProcess(peer) ? "P2P/direct" : "SHM";
+  return sameProcess(peer) && directBuffers_ ? "P2P/direct" : "SHM";
 }
 
 Status HostEndpoint::checkConnection(int peer, int channel, int port) const {
@@ -46,32 +53,46 @@ size_t HostEndpoint::connectionIndex(int peer, int channel, int port) const {
          static_cast<size_t>(port);
 }
 
+/// Once for each pair and channel, as NCCL does.
+void HostEndpoint::logConnection(int from, int to, int channel, int port) const {
+  if (port != 0 || from == to) return;
+  const int peer = from == rank_ ? to : from;
+  logInfo(Subsystem::init, "Channel {:02} : {} -> {} [{}] via {}{}", channel, from, to,
+          from == rank_ ? "send" : "receive", transportName(peer), mapped(peer) ? "" : "/0");
+}
+
 Result<FifoSender*> HostEndpoint::sender(int peer, int channel, int port) {
   TUTTI_TRY(checkConnection(peer, channel, port));
-  auto& slot = senders_[connectionIndex(peer, channel, port)];
-  if (!slot) {
-    if (!mapped(peer)) return internalError("rank {}: no transport to rank {}", rank_, peer);
+  FifoSender*& known = senders_[connectionIndex(peer, channel, port)];
+  if (known != nullptr) return known;
+  if (mapped(peer)) {
     const int me = localIndex(rank_);
     const int other = localIndex(peer);
-    slot = std::make_unique<FifoSender>(segment_->control(me, other, channel, port),
-                                        segment_->slots(me, other, channel, port), options_.slotBytes,
-                                        segment_->bell(other));
+    known = &mappedSenders_.emplace_back(segment_->control(me, other, channel, port),
+                                         segment_->slots(me, other, channel, port), options_.slotBytes,
+                                         segment_->bell(other));
+  } else {
+    TUTTI_ASSIGN(known, messages_->sender(peer, channel, port));
   }
-  return slot.get();
+  logConnection(rank_, peer, channel, port);
+  return known;
 }
 
 Result<FifoReceiver*> HostEndpoint::receiver(int peer, int channel, int port) {
   TUTTI_TRY(checkConnection(peer, channel, port));
-  auto& slot = receivers_[connectionIndex(peer, channel, port)];
-  if (!slot) {
-    if (!mapped(peer)) return internalError("rank {}: no transport to rank {}", rank_, peer);
+  FifoReceiver*& known = receivers_[connectionIndex(peer, channel, port)];
+  if (known != nullptr) return known;
+  if (mapped(peer)) {
     const int me = localIndex(rank_);
     const int other = localIndex(peer);
-    slot = std::make_unique<FifoReceiver>(segment_->control(other, me, channel, port),
-                                          segment_->slots(other, me, channel, port), options_.slotBytes,
-                                          segment_->bell(other));
+    known = &mappedReceivers_.emplace_back(segment_->control(other, me, channel, port),
+                                           segment_->slots(other, me, channel, port), options_.slotBytes,
+                                           segment_->bell(other));
+  } else {
+    TUTTI_ASSIGN(known, messages_->receiver(peer, channel, port));
   }
-  return slot.get();
+  logConnection(peer, rank_, channel, port);
+  return known;
 }
 
 std::atomic<uint64_t>* HostEndpoint::flag(int from, int to, int channel, int flag) {
@@ -99,14 +120,27 @@ const BoardEntry* HostEndpoint::read(int rank, uint64_t sequence) const {
 }
 
 BufferDescriptor HostEndpoint::describe(const void* pointer, size_t) const {
+  if (!directBuffers_) return {};
+  if (memory_) return memory_->describe(pointer);
   BufferDescriptor descriptor;
   descriptor.address = reinterpret_cast<uint64_t>(pointer);
   return descriptor;
 }
 
-Result<std::byte*> HostEndpoint::mapPeerBuffer(int peer, const BufferDescriptor& buffer, Deadline) {
+Result<std::byte*> HostEndpoint::mapPeerBuffer(int peer, const BufferDescriptor& buffer, Deadline deadline) {
+  const PeerInfo& owner = peers_[static_cast<size_t>(peer)];
+  if (!mapped(peer) || !directBuffers_)
+    return invalidUsage("rank {}: buffers of rank {} (host {}) cannot be used directly: {}", rank_, peer,
+                        owner.hostName,
+                        mapped(peer) ? "NCCL_P2P_DISABLE is set" : "it shares no memory with us");
   if (sameProcess(peer)) return reinterpret_cast<std::byte*>(buffer.address);
-  return invalidUsage("rank {}: the buffer of rank {} is not in a memory file", rank_, peer);
+  if (!memory_)
+    return invalidUsage(
+        "rank {}: buffers of rank {} (host {}) cannot be mapped: descriptors cannot be passed", rank_, peer,
+        owner.hostName);
+  return peerMemory_
+      .map(owner, memoryAddresses_[static_cast<size_t>(peer)], secret_, buffer, deadline, faults_.get())
+      .withContext("rank {}: map a peer's buffer", rank_);
 }
 
 }  // namespace tutti

@@ -2,21 +2,24 @@
 // everyone else.
 #pragma once
 
+#include <deque>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "transport/endpoint.h"
+#include "transport/host_group.h"
 #include "transport/host_segment.h"
+#include "transport/memory_service.h"
+#include "transport/message_transport.h"
 
 namespace tutti {
 
 class HostEndpoint final : public Endpoint {
  public:
-  /// `localRanks` are the ranks that see `segment`, ascending, `rank` among them.
-  HostEndpoint(std::vector<PeerInfo> peers, int rank, const EndpointOptions& options,
-               std::vector<int> localRanks, std::shared_ptr<HostSegment> segment,
-               std::shared_ptr<FaultState> faults);
+  /// `messages` may be null when the group holds all ranks.
+  HostEndpoint(std::vector<PeerInfo> peers, int rank, const EndpointOptions& options, HostGroup group,
+               std::unique_ptr<MessageTransport> messages, std::shared_ptr<FaultState> faults);
 
   const EndpointOptions& options() const override { return options_; }
   int rank() const override { return rank_; }
@@ -37,12 +40,17 @@ class HostEndpoint final : public Endpoint {
   BufferDescriptor describe(const void* pointer, size_t bytes) const override;
   Result<std::byte*> mapPeerBuffer(int peer, const BufferDescriptor& buffer, Deadline deadline) override;
 
-  bool progress() override { return false; }
-  void beginSleep() override {}
-  void endSleep() override {}
+  bool progress() override { return messages_ && messages_->progress(); }
+  void beginSleep() override {
+    if (messages_) messages_->park();
+  }
+  void endSleep() override {
+    if (messages_) messages_->take();
+  }
 
  private:
   int localIndex(int peer) const { return localIndex_[static_cast<size_t>(peer)]; }
+  void logConnection(int from, int to, int channel, int port) const;
   Status checkConnection(int peer, int channel, int port) const;
   size_t connectionIndex(int peer, int channel, int port) const;
 
@@ -51,10 +59,18 @@ class HostEndpoint final : public Endpoint {
   EndpointOptions options_;
   std::vector<int> localRanks_;
   std::vector<int> localIndex_;  // by rank: place among localRanks_, or -1
-  std::shared_ptr<HostSegment> segment_;
+  bool directBuffers_;
+  Secret secret_;
   std::shared_ptr<FaultState> faults_;
-  std::vector<std::unique_ptr<FifoSender>> senders_;      // by connectionIndex; null until asked for
-  std::vector<std::unique_ptr<FifoReceiver>> receivers_;  // likewise
+  std::shared_ptr<HostSegment> segment_;
+  std::unique_ptr<MemoryService> memory_;
+  std::vector<MemoryServiceAddress> memoryAddresses_;
+  PeerMemory peerMemory_;
+  std::unique_ptr<MessageTransport> messages_;  // uses the bell in segment_: destroyed before it
+  std::vector<FifoSender*> senders_;            // by connectionIndex; null until asked for
+  std::vector<FifoReceiver*> receivers_;        // likewise
+  std::deque<FifoSender> mappedSenders_;        // those that are not in messages_; deques keep their places
+  std::deque<FifoReceiver> mappedReceivers_;
 };
 
 }  // namespace tutti

@@ -18,7 +18,11 @@ constexpr size_t roundUp(size_t value, size_t unit) { return (value + unit - 1) 
 
 struct ProcessSegments {
   std::mutex mutex;
-  std::map<std::pair<uint64_t, int>, std::weak_ptr<HostSegment>> byKey;
+  struct Entry {
+    std::mutex mutex;
+    std::weak_ptr<HostSegment> segment;
+  };
+  std::map<uint64_t, std::shared_ptr<Entry>> byKey;
 };
 ProcessSegments& processSegments() {
   static auto* segments = new ProcessSegments;  // never destroyed: endpoints may outlive static destruction
@@ -110,20 +114,39 @@ Result<std::shared_ptr<HostSegment>> HostSegment::anonymous(const HostSegmentLay
     return systemError(errno, "map {} bytes of (sparse) memory for {} ranks of this process", layout.bytes(),
                        layout.shape().ranks);
   ::madvise(base, layout.bytes(), MADV_DONTDUMP);  // best effort: core dumps without payload
-  return std::shared_ptr<HostSegment>(new HostSegment(layout, static_cast<std::byte*>(base)));
+  return std::shared_ptr<HostSegment>(new HostSegment(layout, static_cast<std::byte*>(base), {}));
 }
 
-HostSegment::~HostSegment() { ::munmap(base_, layout_.bytes()); }
+Result<std::shared_ptr<HostSegment>> HostSegment::inFile(const HostSegmentLayout& layout, MemoryFile file) {
+  if (file.size() != layout.bytes())
+    return internalError("host segment: the file has {} bytes, {} expected", file.size(), layout.bytes());
+  ::madvise(file.data(), file.size(), MADV_DONTDUMP);  // best effort, as above
+  std::byte* base = file.data();
+  return std::shared_ptr<HostSegment>(new HostSegment(layout, base, std::move(file)));
+}
+
+HostSegment::~HostSegment() {
+  if (!file_) ::munmap(base_, layout_.bytes());
+}
 
 Result<std::shared_ptr<HostSegment>> shareInProcess(
-    uint64_t nonce, int lowestRank, const std::function<Result<std::shared_ptr<HostSegment>>()>& make) {
+    uint64_t key, const std::function<Result<std::shared_ptr<HostSegment>>()>& make) {
   ProcessSegments& segments = processSegments();
-  const std::lock_guard lock(segments.mutex);
-  std::erase_if(segments.byKey, [](const auto& entry) { return entry.second.expired(); });
-  std::weak_ptr<HostSegment>& known = segments.byKey[{nonce, lowestRank}];
-  if (auto segment = known.lock()) return segment;
+  std::shared_ptr<ProcessSegments::Entry> entry;
+  {
+    const std::lock_guard lock(segments.mutex);
+    // An entry that nobody else holds and whose segment is gone belongs to a communicator that is gone.
+    std::erase_if(segments.byKey, [](const auto& known) {
+      return known.second.use_count() == 1 && known.second->segment.expired();
+    });
+    auto& known = segments.byKey[key];
+    if (!known) known = std::make_shared<ProcessSegments::Entry>();
+    entry = known;
+  }
+  const std::lock_guard lock(entry->mutex);
+  if (auto segment = entry->segment.lock()) return segment;
   TUTTI_ASSIGN(auto segment, make());
-  known = segment;
+  entry->segment = segment;
   return segment;
 }
 

@@ -17,6 +17,7 @@
 #include <memory>
 #include <string>
 
+#include "base/memory_file.h"
 #include "base/status.h"
 #include "transport/doorbell.h"
 #include "transport/endpoint.h"
@@ -78,6 +79,15 @@ class HostSegment {
  public:
   /// Plain memory, for ranks that all live in this process.
   static Result<std::shared_ptr<HostSegment>> anonymous(const HostSegmentLayout& layout);
+  /// A memory file, fresh or received; its length must be the layout's.
+  static Result<std::shared_ptr<HostSegment>> inFile(const HostSegmentLayout& layout, MemoryFile file);
+
+  /// A number in the segment's first bytes by which named segments are told apart.
+  void setTag(uint64_t tag) { at<std::atomic<uint64_t>>(0)->store(tag, std::memory_order_release); }
+  uint64_t tag() const { return at<std::atomic<uint64_t>>(0)->load(std::memory_order_acquire); }
+
+  /// The file that holds the segment (without memory when it is anonymous).
+  MemoryFile& file() { return file_; }
 
   ~HostSegment();
   HostSegment(const HostSegment&) = delete;
@@ -100,7 +110,8 @@ class HostSegment {
   std::byte* scratch(int rank, int channel) const { return base_ + layout_.scratch(rank, channel); }
 
  private:
-  HostSegment(const HostSegmentLayout& layout, std::byte* base) : layout_(layout), base_(base) {}
+  HostSegment(const HostSegmentLayout& layout, std::byte* base, MemoryFile file)
+      : layout_(layout), base_(base), file_(std::move(file)) {}
 
   // Zeroed memory is the initial state of everything that lies in a segment.
   template <typename T>
@@ -110,11 +121,13 @@ class HostSegment {
 
   HostSegmentLayout layout_;
   std::byte* base_;
+  MemoryFile file_;
 };
 
-/// Finds the segment that another rank of this process made under the same key, or makes it with `make`.
-/// Key: a number that the ranks of one communicator agreed on, and the lowest rank of the group.
+/// Finds the segment that another rank of this process made under the same key, or makes it with `make`
+/// (other ranks of the process that want the same segment wait meanwhile). Key: a random number that the
+/// ranks of a group agreed on.
 Result<std::shared_ptr<HostSegment>> shareInProcess(
-    uint64_t nonce, int lowestRank, const std::function<Result<std::shared_ptr<HostSegment>>()>& make);
+    uint64_t key, const std::function<Result<std::shared_ptr<HostSegment>>()>& make);
 
 }  // namespace tutti

@@ -43,7 +43,7 @@ struct Case {
 };
 
 std::string describe(const Case& c, const Rank& rank) {
-  return fmt::format("{} op {} count {} {} {} memory, rank {} of {}", name(c.type), static_cast<int>(c.op),
+  return fmt::format("{} op {} count {} {} {} memory, rank {} of {}", nameOf(c.type), static_cast<int>(c.op),
                      c.count, c.form == Form::inPlace ? "in place" : "out of place",
                      c.device ? "device" : "plain", rank.rank, rank.ranks);
 }

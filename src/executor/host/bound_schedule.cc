@@ -123,12 +123,12 @@ class Binder {
       case StepKind::reduceTeam:
         return Scaled::all;
       case StepKind::reduceLocal:
-        return Scaled::second;  // dst (+) src
+        return Scaled::rest;  // dst (+) src
       case StepKind::send:
       case StepKind::copy:
         return Scaled::first;
       default:
-        return step.messageFirst ? Scaled::second : Scaled::first;
+        return step.messageFirst ? Scaled::rest : Scaled::first;
     }
   }
 

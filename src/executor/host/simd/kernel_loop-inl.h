@@ -75,7 +75,7 @@ HWY_INLINE void reduceVectors(const Type& type, const KernelArguments& a, size_t
   if (HWY_UNLIKELY(scaleFirst)) {
     for (int u = 0; u < kVectors; ++u) acc[u] = type.scale(acc[u]);
   }
-  const bool scaleRest = a.scaled == Scaled::second || a.scaled == Scaled::all;
+  const bool scaleRest = a.scaled == Scaled::rest || a.scaled == Scaled::all;
   for (int32_t s = 1; s < a.sourceCount; ++s) {
     const T* source = reinterpret_cast<const T*>(a.sources[s]) + at;
     if (HWY_UNLIKELY(scaleRest)) {
@@ -106,7 +106,7 @@ HWY_INLINE void reducePart(const Type& type, const KernelArguments& a, size_t at
   using T = typename Type::Stored;
   auto acc = type.loadPart(reinterpret_cast<const T*>(a.sources[0]) + at, count);
   if (a.scaled == Scaled::first || a.scaled == Scaled::all) acc = type.scale(acc);
-  const bool scaleRest = a.scaled == Scaled::second || a.scaled == Scaled::all;
+  const bool scaleRest = a.scaled == Scaled::rest || a.scaled == Scaled::all;
   for (int32_t s = 1; s < a.sourceCount; ++s) {
     auto next = type.loadPart(reinterpret_cast<const T*>(a.sources[s]) + at, count);
     if (scaleRest) next = type.scale(next);
@@ -203,14 +203,14 @@ HWY_INLINE hn::Vec<D> combineFloats(D d, hn::Vec<D> a, hn::Vec<D> b) {
     const auto ub = hn::BitCast(du, b);
     const auto zero = hn::BitCast(d, max ? hn::And(ua, ub) : hn::Or(ua, ub));
     best = hn::IfThenElse(hn::Eq(a, b), zero, best);
-    return hn::IfThenElse(hn::Ne(a, a), a, best);
+    return hn::IfThenElse(hn::IsNaN(a), a, best);
   }
 }
 
 template <class D>
 HWY_INLINE hn::Vec<D> canonicalNan(D d, hn::Vec<D> v) {
   using T = hn::TFromD<D>;
-  return hn::IfThenElse(hn::Ne(v, v), hn::Set(d, std::numeric_limits<T>::quiet_NaN()), v);
+  return hn::IfThenElse(hn::IsNaN(v), hn::Set(d, std::numeric_limits<T>::quiet_NaN()), v);
 }
 
 /// True once per compilation: the targets of this build and where their rows stand in the table.

@@ -51,7 +51,7 @@ Reducer::Reducer(const ReductionSpec& spec, SimdTarget target)
 
 void Reducer::run(const std::byte* const* sources, int32_t sourceCount, std::byte* const* destinations,
                   int32_t destinationCount, size_t bytes, Scaled scaled, bool finalize, bool stream) const {
-  if (!hasScale_) scaled = Scaled::none;
+  if (!hasScale_ || (scaled == Scaled::rest && sourceCount < 2)) scaled = Scaled::none;
   const uint64_t divisor = finalize ? divisor_ : 1;
   if (sourceCount == 1 && scaled == Scaled::none && divisor == 1) {
     return copyToMany(destinations, destinationCount, sources[0], bytes, stream, target_);
@@ -72,10 +72,7 @@ void Reducer::run(const std::byte* const* sources, int32_t sourceCount, std::byt
 
 void copyToMany(std::byte* const* destinations, int32_t count, const std::byte* source, size_t bytes, bool stream,
                 SimdTarget target) {
-  if (count == 1 && !stream) {
-    if (destinations[0] != source) std::memcpy(destinations[0], source, bytes);
-    return;
-  }
+  if (count == 1 && destinations[0] == source) return;
   KernelArguments arguments;
   arguments.sources = &source;
   arguments.destinations = destinations;

@@ -18,7 +18,7 @@
 namespace tutti {
 
 /// Which sources are raw contributions, to be multiplied by the operator's scale.
-enum class Scaled : uint8_t { none, first, second, all };
+enum class Scaled : uint8_t { none, first, rest, all };  // rest: all but the first
 
 /// Arguments of a kernel. Sources and destinations may have any alignment; a destination may be the same
 /// memory as a source, but must not overlap one partially.

@@ -1,0 +1,156 @@
+// Copies and fills, in all directions: every byte is in this machine's memory, so they differ only in when
+// the caller may go on.
+//
+//   source or destination           on an idle stream       on a busy stream
+//   memory of the runtime           small: in the caller;   queued
+//                                   large: queued
+//   pageable source                 in the caller           copied aside at once, then queued: the caller may
+//   change
+//                                                           the source when the call returns, as in CUDA
+//   pageable destination            in the caller           queued, and the call waits for it, as in CUDA
+#include <cstring>
+#include <memory>
+
+#include "hostrt/copy.h"
+#include "hostrt/device.h"
+#include "hostrt/log.h"
+#include "hostrt/memory.h"
+
+namespace tutti::hostrt {
+namespace {
+
+/// Up to here a copy costs less than waking a worker.
+constexpr size_t kInlineBytes = size_t{256} << 10;
+
+/// The bytes from the first to behind the last one touched; false when that overflows.
+bool span(size_t width, size_t height, size_t depth, size_t pitch, size_t slice, size_t* bytes) {
+  size_t rows = 0;
+  size_t slices = 0;
+  return !__builtin_mul_overflow(pitch, height - 1, &rows) &&
+         !__builtin_mul_overflow(slice, depth - 1, &slices) && !__builtin_add_overflow(rows, slices, bytes) &&
+         !__builtin_add_overflow(*bytes, width, bytes);
+}
+
+enum class Side : uint8_t { any, runtime };
+
+/// Checks that memory which the runtime knows is not left, and that a device side is memory that it knows.
+cudaError_t checkSide(const char* name, const void* pointer, size_t bytes, Side side, bool* isPageable) {
+  if (!pointer) return cudaErrorInvalidValue;
+  const MemoryInfo info = memory().find(pointer);
+  *isPageable = info.type == MemoryInfo::Type::unregistered;
+  if (*isPageable) {
+    if (side == Side::any) return cudaSuccess;
+    explain("copy or fill: the {} {} is not memory of a device", name, fmt::ptr(pointer));
+    return cudaErrorInvalidValue;
+  }
+  const auto offset = static_cast<size_t>(static_cast<const std::byte*>(pointer) - info.base);
+  // Host registrations of neighbouring ranges are separate entries; a copy may cross them.
+  if (info.registered || bytes <= info.bytes - offset) return cudaSuccess;
+  explain("copy or fill: {} bytes from the {} {}, but its allocation ends after {}", bytes, name,
+          fmt::ptr(pointer), info.bytes - offset);
+  return cudaErrorInvalidValue;
+}
+
+void runCopy(const Copy& copy) {
+  const size_t packed = copy.width;
+  const bool isFlat =
+      (copy.height == 1 || (copy.dstPitch == packed && copy.srcPitch == packed)) && copy.depth == 1;
+  if (isFlat) {
+    std::memmove(copy.dst, copy.src, copy.width * copy.height);
+    return;
+  }
+  for (size_t z = 0; z < copy.depth; ++z)
+    for (size_t y = 0; y < copy.height; ++y)
+      std::memmove(copy.dst + z * copy.dstSlice + y * copy.dstPitch,
+                   copy.src + z * copy.srcSlice + y * copy.srcPitch, copy.width);
+}
+
+void runFill(const Fill& fill) {
+  if (fill.depth == 1 && (fill.height == 1 || fill.pitch == fill.width)) {
+    std::memset(fill.dst, fill.value, fill.width * fill.height);
+    return;
+  }
+  for (size_t z = 0; z < fill.depth; ++z)
+    for (size_t y = 0; y < fill.height; ++y)
+      std::memset(fill.dst + z * fill.slice + y * fill.pitch, fill.value, fill.width);
+}
+
+/// The source's bytes, packed, until the queued copy has run.
+void enqueueStaged(Stream& stream, const Copy& copy) {
+  auto bytes = std::shared_ptr<std::byte[]>(new std::byte[copy.width * copy.height * copy.depth]);
+  Copy in = copy;
+  in.dst = bytes.get();
+  in.dstPitch = copy.width;
+  in.dstSlice = copy.width * copy.height;
+  runCopy(in);
+  Copy out = copy;
+  out.src = bytes.get();
+  out.srcPitch = in.dstPitch;
+  out.srcSlice = in.dstSlice;
+  stream.enqueue({{}, [bytes, out] { runCopy(out); }, {}});
+}
+
+}  // namespace
+
+cudaError_t submitCopy(cudaStream_t handle, const Copy& copy, cudaMemcpyKind kind, Wait wait) {
+  Stream* stream = findStream(handle);
+  if (!stream) return cudaErrorInvalidResourceHandle;
+  if (kind < cudaMemcpyHostToHost || kind > cudaMemcpyDefault) return cudaErrorInvalidMemcpyDirection;
+  if (copy.width == 0 || copy.height == 0 || copy.depth == 0) return cudaSuccess;
+  if ((copy.height > 1 && (copy.dstPitch < copy.width || copy.srcPitch < copy.width)))
+    return cudaErrorInvalidPitchValue;
+  size_t dstBytes = 0;
+  size_t srcBytes = 0;
+  if (!span(copy.width, copy.height, copy.depth, copy.dstPitch, copy.dstSlice, &dstBytes) ||
+      !span(copy.width, copy.height, copy.depth, copy.srcPitch, copy.srcSlice, &srcBytes))
+    return cudaErrorInvalidValue;
+  const bool toDevice = kind == cudaMemcpyHostToDevice || kind == cudaMemcpyDeviceToDevice;
+  const bool fromDevice = kind == cudaMemcpyDeviceToHost || kind == cudaMemcpyDeviceToDevice;
+  bool dstPageable = false;
+  bool srcPageable = false;
+  if (const cudaError_t error =
+          checkSide("destination", copy.dst, dstBytes, toDevice ? Side::runtime : Side::any, &dstPageable))
+    return error;
+  if (const cudaError_t error =
+          checkSide("source", copy.src, srcBytes, fromDevice ? Side::runtime : Side::any, &srcPageable))
+    return error;
+
+  const bool mustWait = wait == Wait::yes || dstPageable;
+  const size_t bytes = copy.width * copy.height * copy.depth;
+  if ((mustWait || srcPageable || bytes <= kInlineBytes) && stream->tryBegin()) {
+    runCopy(copy);
+    stream->end();
+    return cudaSuccess;
+  }
+  if (mustWait) {
+    waitFor(stream->enqueue({{}, [copy] { runCopy(copy); }, {}}));
+  } else if (srcPageable) {
+    enqueueStaged(*stream, copy);
+  } else {
+    stream->enqueue({{}, [copy] { runCopy(copy); }, {}});
+  }
+  return cudaSuccess;
+}
+
+cudaError_t submitFill(cudaStream_t handle, const Fill& fill, Wait wait) {
+  Stream* stream = findStream(handle);
+  if (!stream) return cudaErrorInvalidResourceHandle;
+  if (fill.width == 0 || fill.height == 0 || fill.depth == 0) return cudaSuccess;
+  if (fill.height > 1 && fill.pitch < fill.width) return cudaErrorInvalidPitchValue;
+  size_t bytes = 0;
+  if (!span(fill.width, fill.height, fill.depth, fill.pitch, fill.slice, &bytes))
+    return cudaErrorInvalidValue;
+  bool pageable = false;
+  if (const cudaError_t error = checkSide("destination", fill.dst, bytes, Side::runtime, &pageable))
+    return error;
+  if ((wait == Wait::yes || fill.width * fill.height * fill.depth <= kInlineBytes) && stream->tryBegin()) {
+    runFill(fill);
+    stream->end();
+    return cudaSuccess;
+  }
+  const Marker done = stream->enqueue({{}, [fill] { runFill(fill); }, {}});
+  if (wait == Wait::yes) waitFor(done);
+  return cudaSuccess;
+}
+
+}  // namespace tutti::hostrt

@@ -1,0 +1,127 @@
+#include "hostrt/device.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <string_view>
+
+#include "hostrt/log.h"
+
+namespace tutti::hostrt {
+namespace {
+
+constexpr int kMaxDevices = 1024;
+thread_local int threadDevice = 0;
+
+bool parseNumber(std::string_view text, int* value) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), *value);
+  return error == std::errc() && end == text.data() + text.size();
+}
+
+int configuredSlots() {
+  const char* text = std::getenv("TUTTI_HOST_DEVICES");
+  if (!text || !*text) return 8;
+  int count = 0;
+  if (parseNumber(text, &count) && count >= 0 && count <= kMaxDevices) return count;
+  // Not warn(): that asks for the current device, which asks for the devices.
+  const std::string line =
+      fmt::format("tutti: TUTTI_HOST_DEVICES={}: expected a number from 0 to {}; no device is available\n",
+                  text, kMaxDevices);
+  if (::write(STDERR_FILENO, line.data(), line.size()) < 0) return 0;
+  return 0;
+}
+
+/// As CUDA reads it: the list ends at the first entry that is not a device. A list without any (job
+/// schedulers write "NoDevFiles" or nothing to keep programs off GPUs) does not concern host devices.
+std::vector<int> visibleSlots(int slots) {
+  std::vector<int> visible;
+  if (const char* text = std::getenv("CUDA_VISIBLE_DEVICES")) {
+    std::string_view rest = text;
+    while (!rest.empty()) {
+      const size_t comma = std::min(rest.find(','), rest.size());
+      int slot = -1;
+      if (!parseNumber(rest.substr(0, comma), &slot) || slot < 0 || slot >= slots) break;
+      if (std::find(visible.begin(), visible.end(), slot) != visible.end()) break;
+      visible.push_back(slot);
+      rest.remove_prefix(std::min(comma + 1, rest.size()));
+    }
+  }
+  if (visible.empty())
+    for (int slot = 0; slot < slots; ++slot) visible.push_back(slot);
+  return visible;
+}
+
+/// The number in a file that holds nothing else ("max" counts as none); 0 when there is none.
+size_t readNumber(const char* path) {
+  std::ifstream file(path);
+  size_t value = 0;
+  return file >> value ? value : 0;
+}
+
+size_t meminfo(const std::string& key) {
+  std::ifstream file("/proc/meminfo");
+  std::string name;
+  size_t kilobytes = 0;
+  std::string unit;
+  while (file >> name >> kilobytes && std::getline(file, unit))
+    if (name == key) return kilobytes * 1024;
+  return 0;
+}
+
+}  // namespace
+
+Device::Device(int number, int physicalSlot)
+    : index(number), slot(physicalSlot), streams{&legacy}, legacy(*this, Stream::Kind::legacy) {}
+
+void Device::pending(std::vector<Marker>& markers) {
+  const std::lock_guard lock(mutex);
+  for (Stream* stream : streams)
+    if (stream->isBusy()) markers.push_back({stream, stream->submitted_});
+}
+
+const std::vector<std::unique_ptr<Device>>& devices() {
+  static const auto* all = [] {
+    auto* list = new std::vector<std::unique_ptr<Device>>;
+    const std::vector<int> slots = visibleSlots(configuredSlots());
+    for (const int slot : slots) {
+      list->push_back(std::make_unique<Device>(static_cast<int>(list->size()), slot));
+      list->back()->peerAccess.resize(slots.size());
+    }
+    return list;
+  }();
+  return *all;
+}
+
+int currentDevice() { return threadDevice; }
+void setCurrentDevice(int device) { threadDevice = device; }
+
+Device* findDevice(int device) {
+  const auto& all = devices();
+  return device >= 0 && static_cast<size_t>(device) < all.size() ? all[static_cast<size_t>(device)].get()
+                                                                 : nullptr;
+}
+
+Device* currentDeviceOrNull() { return findDevice(threadDevice); }
+
+std::string pciBusId(const Device& device) {
+  return fmt::format("{:04x}:{:02x}:00.0", kPciDomain + device.slot / 256, device.slot % 256);
+}
+
+MachineMemory machineMemory() {
+  MachineMemory memory{meminfo("MemTotal:"), meminfo("MemAvailable:")};
+  const auto narrow = [&](size_t limit, size_t used) {
+    if (limit == 0 || limit >= memory.total) return;
+    memory.total = limit;
+    memory.available = std::min(memory.available, limit > used ? limit - used : 0);
+  };
+  narrow(readNumber("/sys/fs/cgroup/memory.max"), readNumber("/sys/fs/cgroup/memory.current"));
+  narrow(readNumber("/sys/fs/cgroup/memory/memory.limit_in_bytes"),
+         readNumber("/sys/fs/cgroup/memory/memory.usage_in_bytes"));
+  return memory;
+}
+
+}  // namespace tutti::hostrt

@@ -1,0 +1,59 @@
+// Devices: slots on this machine that have streams and memory of their own.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "hostrt/stream.h"
+
+namespace tutti::hostrt {
+
+/// Lives for ever, like everything that threads may use while the process exits.
+struct Device {
+  explicit Device(int number, int physicalSlot);
+
+  const int index;  // as programs count
+  const int slot;   // as the machine counts: differs with CUDA_VISIBLE_DEVICES
+
+  std::mutex mutex;              // guards all streams of the device
+  std::vector<Stream*> streams;  // all that were ever created here, the legacy one first
+  std::vector<Stream*> unused;   // destroyed and idle
+  size_t busyBlocking = 0;       // blocking streams that are not idle
+  Stream legacy;
+
+  std::mutex settingsMutex;
+  std::vector<bool> peerAccess;  // by device, from this one
+  unsigned int flags = 0;
+
+  /// Appends the markers of everything that is pending on the device.
+  void pending(std::vector<Marker>& markers);
+};
+
+/// TUTTI_HOST_DEVICES (default 8), narrowed by CUDA_VISIBLE_DEVICES when that lists numbers. Empty when the
+/// setting is not a number (a warning says so) or 0.
+const std::vector<std::unique_ptr<Device>>& devices();
+
+/// The calling thread's current device, by number; 0 at first.
+int currentDevice();
+void setCurrentDevice(int device);
+/// Null when there is no such device.
+Device* findDevice(int device);
+/// The calling thread's current device; null when there is none at all.
+Device* currentDeviceOrNull();
+
+/// "7e00:03:00.0". The domain is one that no machine uses, so that nothing looks such a device up in sysfs.
+std::string pciBusId(const Device& device);
+constexpr int kPciDomain = 0x7e00;
+
+/// Bytes of memory that this process may use, and that are free now: of the machine or, if less, of the
+/// memory control group.
+struct MachineMemory {
+  size_t total = 0;
+  size_t available = 0;
+};
+MachineMemory machineMemory();
+
+}  // namespace tutti::hostrt

@@ -1,0 +1,500 @@
+// Questions about devices and settings of them.
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "hostrt/device.h"
+#include "hostrt/memory.h"
+#include "hostrt/priorities.h"
+
+using namespace tutti::hostrt;
+
+namespace {
+
+constexpr int kVersion = CUDART_VERSION;
+
+/// A name for the device that is the same in every process of this machine until it boots again.
+cudaUUID_t uuidOf(const Device& device) {
+  std::string seed;
+  std::ifstream("/proc/sys/kernel/random/boot_id") >> seed;
+  seed.append("/").append(std::to_string(device.slot));
+  cudaUUID_t uuid;
+  uint64_t hash = 0xcbf29ce484222325;  // FNV-1a
+  for (int half = 0; half < 2; ++half) {
+    for (const char c : seed) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
+    std::memcpy(uuid.bytes + 8 * half, &hash, 8);
+  }
+  return uuid;
+}
+
+int processors() { return std::max(1, static_cast<int>(std::thread::hardware_concurrency())); }
+
+int cacheBytes() { return static_cast<int>(std::max(0L, ::sysconf(_SC_LEVEL3_CACHE_SIZE))); }
+
+/// What kernels will find (see "Virtual GPUs" in the design): a block is a thread, its threads are fibers.
+void fillLimits(cudaDeviceProp* p) {
+  p->sharedMemPerBlock = 48 << 10;
+  p->sharedMemPerMultiprocessor = p->sharedMemPerBlockOptin = 227 << 10;
+  p->regsPerBlock = p->regsPerMultiprocessor = 65536;
+  p->warpSize = 32;
+  p->maxThreadsPerBlock = 1024;
+  p->maxThreadsDim[0] = p->maxThreadsDim[1] = 1024;
+  p->maxThreadsDim[2] = 64;
+  p->maxGridSize[0] = INT_MAX;
+  p->maxGridSize[1] = p->maxGridSize[2] = 65535;
+  p->maxThreadsPerMultiProcessor = 2048;
+  p->maxBlocksPerMultiProcessor = 32;
+  p->totalConstMem = 65536;
+  p->memPitch = INT_MAX;
+  p->textureAlignment = p->surfaceAlignment = 512;
+  p->texturePitchAlignment = 32;
+}
+
+void fillProperties(const Device& device, cudaDeviceProp* p) {
+  *p = {};
+  std::snprintf(p->name, sizeof p->name, "Tutti host device");
+  p->uuid = uuidOf(device);
+  p->totalGlobalMem = machineMemory().total;
+  fillLimits(p);
+  // Programs ask for a capability to decide whether half, bfloat16 and 8-bit floats may be used: all may.
+  p->major = 9;
+  p->multiProcessorCount = processors();
+  p->l2CacheSize = cacheBytes();
+  p->integrated = 1;
+  p->canMapHostMemory = 1;
+  p->concurrentKernels = 1;
+  p->pciBusID = device.slot % 256;
+  p->pciDomainID = kPciDomain + device.slot / 256;
+  p->asyncEngineCount = 2;
+  p->unifiedAddressing = 1;
+  p->memoryBusWidth = 64;
+  p->streamPrioritiesSupported = 1;
+  p->managedMemory = p->concurrentManagedAccess = p->directManagedMemAccessFromHost = 1;
+  p->pageableMemoryAccess = p->pageableMemoryAccessUsesHostPageTables = 1;
+  p->hostNativeAtomicSupported = 1;
+  p->canUseHostPointerForRegisteredMem = p->hostRegisterSupported = p->hostRegisterReadOnlySupported = 1;
+  p->deviceNumaId = p->hostNumaId = -1;
+}
+
+/// False for attributes that the runtime does not know.
+bool readAttribute(const cudaDeviceProp& p, cudaDeviceAttr attr, int* value) {
+  switch (attr) {
+    case cudaDevAttrMaxThreadsPerBlock:
+      *value = p.maxThreadsPerBlock;
+      break;
+    case cudaDevAttrMaxBlockDimX:
+      *value = p.maxThreadsDim[0];
+      break;
+    case cudaDevAttrMaxBlockDimY:
+      *value = p.maxThreadsDim[1];
+      break;
+    case cudaDevAttrMaxBlockDimZ:
+      *value = p.maxThreadsDim[2];
+      break;
+    case cudaDevAttrMaxGridDimX:
+      *value = p.maxGridSize[0];
+      break;
+    case cudaDevAttrMaxGridDimY:
+      *value = p.maxGridSize[1];
+      break;
+    case cudaDevAttrMaxGridDimZ:
+      *value = p.maxGridSize[2];
+      break;
+    case cudaDevAttrMaxSharedMemoryPerBlock:
+      *value = static_cast<int>(p.sharedMemPerBlock);
+      break;
+    case cudaDevAttrMaxSharedMemoryPerBlockOptin:
+      *value = static_cast<int>(p.sharedMemPerBlockOptin);
+      break;
+    case cudaDevAttrMaxSharedMemoryPerMultiprocessor:
+      *value = static_cast<int>(p.sharedMemPerMultiprocessor);
+      break;
+    case cudaDevAttrTotalConstantMemory:
+      *value = static_cast<int>(p.totalConstMem);
+      break;
+    case cudaDevAttrWarpSize:
+      *value = p.warpSize;
+      break;
+    case cudaDevAttrMaxPitch:
+      *value = static_cast<int>(p.memPitch);
+      break;
+    case cudaDevAttrMaxRegistersPerBlock:
+      *value = p.regsPerBlock;
+      break;
+    case cudaDevAttrMaxRegistersPerMultiprocessor:
+      *value = p.regsPerMultiprocessor;
+      break;
+    case cudaDevAttrClockRate:
+    case cudaDevAttrMemoryClockRate:
+      *value = 1000000;
+      break;  // kHz; nothing depends on it
+    case cudaDevAttrTextureAlignment:
+      *value = static_cast<int>(p.textureAlignment);
+      break;
+    case cudaDevAttrTexturePitchAlignment:
+      *value = static_cast<int>(p.texturePitchAlignment);
+      break;
+    case cudaDevAttrSurfaceAlignment:
+      *value = static_cast<int>(p.surfaceAlignment);
+      break;
+    case cudaDevAttrMultiProcessorCount:
+      *value = p.multiProcessorCount;
+      break;
+    case cudaDevAttrMaxThreadsPerMultiProcessor:
+      *value = p.maxThreadsPerMultiProcessor;
+      break;
+    case cudaDevAttrMaxBlocksPerMultiprocessor:
+      *value = p.maxBlocksPerMultiProcessor;
+      break;
+    case cudaDevAttrGlobalMemoryBusWidth:
+      *value = p.memoryBusWidth;
+      break;
+    case cudaDevAttrL2CacheSize:
+      *value = p.l2CacheSize;
+      break;
+    case cudaDevAttrAsyncEngineCount:
+      *value = p.asyncEngineCount;
+      break;
+    case cudaDevAttrPciBusId:
+      *value = p.pciBusID;
+      break;
+    case cudaDevAttrPciDeviceId:
+      *value = p.pciDeviceID;
+      break;
+    case cudaDevAttrPciDomainId:
+      *value = p.pciDomainID;
+      break;
+    case cudaDevAttrComputeCapabilityMajor:
+      *value = p.major;
+      break;
+    case cudaDevAttrComputeCapabilityMinor:
+      *value = p.minor;
+      break;
+    case cudaDevAttrSingleToDoublePrecisionPerfRatio:
+      *value = 2;
+      break;
+    case cudaDevAttrNumaId:
+    case cudaDevAttrHostNumaId:
+      *value = -1;
+      break;
+    case cudaDevAttrGpuOverlap:
+    case cudaDevAttrIntegrated:
+    case cudaDevAttrCanMapHostMemory:
+    case cudaDevAttrConcurrentKernels:
+    case cudaDevAttrUnifiedAddressing:
+    case cudaDevAttrStreamPrioritiesSupported:
+    case cudaDevAttrManagedMemory:
+    case cudaDevAttrHostNativeAtomicSupported:
+    case cudaDevAttrPageableMemoryAccess:
+    case cudaDevAttrConcurrentManagedAccess:
+    case cudaDevAttrCanUseHostPointerForRegisteredMem:
+    case cudaDevAttrHostRegisterSupported:
+    case cudaDevAttrHostRegisterReadOnlySupported:
+    case cudaDevAttrPageableMemoryAccessUsesHostPageTables:
+    case cudaDevAttrDirectManagedMemAccessFromHost:
+      *value = 1;
+      break;
+    default:
+      if (attr < cudaDevAttrMaxThreadsPerBlock || attr >= cudaDevAttrMax) return false;
+      *value = 0;  // textures, surfaces, memory pools, graphs' needs, GPUDirect, ...: not here
+  }
+  return true;
+}
+
+bool isScheduleFlags(unsigned int flags) { return (flags & ~unsigned{cudaDeviceMask}) == 0; }
+
+/// Runs body(device) on the current device.
+template <class Body>
+cudaError_t withCurrent(Body&& body) {
+  return apiCall([&] {
+    Device* device = currentDeviceOrNull();
+    return device ? body(*device) : cudaErrorNoDevice;
+  });
+}
+
+}  // namespace
+
+extern "C" {
+
+cudaError_t cudaDriverGetVersion(int* driverVersion) {
+  return apiCall([&] {
+    if (!driverVersion) return cudaErrorInvalidValue;
+    *driverVersion = kVersion;
+    return cudaSuccess;
+  });
+}
+
+cudaError_t cudaRuntimeGetVersion(int* runtimeVersion) { return cudaDriverGetVersion(runtimeVersion); }
+
+cudaError_t cudaGetDeviceCount(int* count) {
+  return apiCall([&] {
+    if (!count) return cudaErrorInvalidValue;
+    *count = static_cast<int>(devices().size());
+    return *count > 0 ? cudaSuccess : cudaErrorNoDevice;
+  });
+}
+
+cudaError_t cudaGetDevice(int* device) {
+  return withCurrent([&](const Device& current) {
+    if (!device) return cudaErrorInvalidValue;
+    *device = current.index;
+    return cudaSuccess;
+  });
+}
+
+cudaError_t cudaSetDevice(int device) {
+  return apiCall([&] {
+    if (!findDevice(device)) return devices().empty() ? cudaErrorNoDevice : cudaErrorInvalidDevice;
+    setCurrentDevice(device);
+    return cudaSuccess;
+  });
+}
+
+cudaError_t cudaInitDevice(int number, unsigned int deviceFlags, unsigned int flags) {
+  return apiCall([&] {
+    Device* device = findDevice(number);
+    if (!device) return cudaErrorInvalidDevice;
+    if ((flags & ~unsigned{cudaInitDeviceFlagsAreValid}) || !isScheduleFlags(deviceFlags))
+      return cudaErrorInvalidValue;
+    const std::lock_guard lock(device->settingsMutex);
+    if (flags & cudaInitDeviceFlagsAreValid) device->flags = deviceFlags;
+    return cudaSuccess;
+  });
+}
+
+cudaError_t cudaChooseDevice(int* device, const cudaDeviceProp* prop) {
+  return apiCall([&] {
+    if (!device || !prop) return cudaErrorInvalidValue;
+    if (devices().empty()) return cudaErrorNoDevice;
+    *device = 0;  // they are all alike
+    return cudaSuccess;
+  });
+}
+
+cudaError_t cudaSetValidDevices(int* list, int length) {
+  return apiCall([&] {
+    if (length < 0 || (length > 0 && !list)) return cudaErrorInvalidValue;
+    const bool areValid =
+        std::all_of(list, list + length, [](int device) { return findDevice(device) != nullptr; });
+    return areValid ? cudaSuccess : cudaErrorInvalidDevice;
+  });
+}
+
+cudaError_t cudaSetDeviceFlags(unsigned int flags) {
+  return withCurrent([&](Device& device) {
+    if (!isScheduleFlags(flags)) return cudaErrorInvalidValue;
+    const std::lock_guard lock(device.settingsMutex);
+    device.flags = flags;
+    return cudaSuccess;
+  });
+}
+
+cudaError_t cudaGetDeviceFlags(unsigned int* flags) {
+  return withCurrent([&](Device& device) {
+    if (!flags) return cudaErrorInvalidValue;
+    const std::lock_guard lock(device.settingsMutex);
+    *flags = device.flags | cudaDeviceMapHost;
+    return cudaSuccess;
+  });
+}
+
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp* prop, int number) {
+  return apiCall([&] {
+    const Device* device = findDevice(number);
+    if (!device) return cudaErrorInvalidDevice;
+    if (!prop) return cudaErrorInvalidValue;
+    fillProperties(*device, prop);
+    return cudaSuccess;
+  });
+}
+
+cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attr, int number) {
+  return apiCall([&] {
+    const Device* device = findDevice(number);
+    if (!device) return cudaErrorInvalidDevice;
+    if (!value) return cudaErrorInvalidValue;
+    cudaDeviceProp prop;
+    fillProperties(*device, &prop);
+    return readAttribute(prop, attr, value) ? cudaSuccess : cudaErrorInvalidValue;
+  });
+}
+
+cudaError_t cudaDeviceGetPCIBusId(char* text, int length, int number) {
+  return apiCall([&] {
+    const Device* device = findDevice(number);
+    if (!device) return cudaErrorInvalidDevice;
+    const std::string id = pciBusId(*device);
+    if (!text || length <= static_cast<int>(id.size())) return cudaErrorInvalidValue;
+    std::memcpy(text, id.c_str(), id.size() + 1);
+    return cudaSuccess;
+  });
+}
+
+cudaError_t cudaDeviceGetByPCIBusId(int* number, const char* text) {
+  return apiCall([&] {
+    if (!number || !text) return cudaErrorInvalidValue;
+    unsigned domain = 0;
+    unsigned bus = 0;
+    unsigned slot = 0;
+    unsigned function = 0;
+    // [domain:]bus:device[.function]
+    if (std::sscanf(text, "%x:%x:%x.%x", &domain, &bus, &slot, &function) < 3) return cudaErrorInvalidValue;
+    for (const auto& device : devices()) {
+      const bool isThis = domain == static_cast<unsigned>(kPciDomain + device->slot / 256) &&
+                          bus == static_cast<unsigned>(device->slot % 256) && slot == 0 && function == 0;
+      if (!isThis) continue;
+      *number = device->index;
+      return cudaSuccess;
+    }
+    return cudaErrorInvalidDevice;
+  });
+}
+
+cudaError_t cudaDeviceSynchronize() {
+  return withCurrent([](Device& device) {
+    std::vector<Marker> markers;
+    device.pending(markers);
+    waitForAll(markers);
+    return cudaSuccess;
+  });
+}
+
+cudaError_t cudaDeviceReset() {
+  return withCurrent([](Device& device) {
+    std::vector<Marker> markers;
+    device.pending(markers);
+    waitForAll(markers);
+    memory().freeAllOf(device.index);
+    const std::lock_guard lock(device.settingsMutex);
+    device.peerAccess.assign(device.peerAccess.size(), false);
+    device.flags = 0;
+    return cudaSuccess;
+  });
+}
+
+cudaError_t cudaDeviceSetLimit(cudaLimit limit, size_t) {
+  return withCurrent([&](Device&) {
+    return limit >= cudaLimitStackSize && limit <= cudaLimitPersistingL2CacheSize ? cudaSuccess
+                                                                                  : cudaErrorUnsupportedLimit;
+  });
+}
+
+cudaError_t cudaDeviceGetLimit(size_t* value, cudaLimit limit) {
+  return withCurrent([&](Device&) {
+    if (!value) return cudaErrorInvalidValue;
+    if (limit < cudaLimitStackSize || limit > cudaLimitPersistingL2CacheSize)
+      return cudaErrorUnsupportedLimit;
+    *value = 0;  // nothing is limited, since kernels do not run
+    return cudaSuccess;
+  });
+}
+
+cudaError_t cudaDeviceSetCacheConfig(cudaFuncCache) {
+  return withCurrent([](Device&) { return cudaSuccess; });  // a preference, which may be ignored
+}
+
+cudaError_t cudaDeviceGetCacheConfig(cudaFuncCache* cacheConfig) {
+  return withCurrent([&](Device&) {
+    if (!cacheConfig) return cudaErrorInvalidValue;
+    *cacheConfig = cudaFuncCachePreferNone;
+    return cudaSuccess;
+  });
+}
+
+cudaError_t cudaDeviceSetSharedMemConfig(cudaSharedMemConfig) {
+  return withCurrent([](Device&) { return cudaSuccess; });  // a preference, which may be ignored
+}
+
+cudaError_t cudaDeviceGetSharedMemConfig(cudaSharedMemConfig* config) {
+  return withCurrent([&](Device&) {
+    if (!config) return cudaErrorInvalidValue;
+    *config = cudaSharedMemBankSizeDefault;
+    return cudaSuccess;
+  });
+}
+
+cudaError_t cudaDeviceGetStreamPriorityRange(int* leastPriority, int* greatestPriority) {
+  return withCurrent([&](Device&) {
+    if (leastPriority) *leastPriority = kLeastPriority;
+    if (greatestPriority) *greatestPriority = kGreatestPriority;
+    return cudaSuccess;
+  });
+}
+
+cudaError_t cudaDeviceFlushGPUDirectRDMAWrites(cudaFlushGPUDirectRDMAWritesTarget,
+                                               cudaFlushGPUDirectRDMAWritesScope) {
+  return withCurrent([](Device&) {
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+    return cudaSuccess;
+  });
+}
+
+cudaError_t cudaCtxResetPersistingL2Cache() {
+  return withCurrent([](Device&) { return cudaSuccess; });
+}
+
+cudaError_t cudaProfilerStart() { return cudaSuccess; }
+cudaError_t cudaProfilerStop() { return cudaSuccess; }
+
+cudaError_t cudaDeviceCanAccessPeer(int* canAccessPeer, int device, int peerDevice) {
+  return apiCall([&] {
+    if (!canAccessPeer) return cudaErrorInvalidValue;
+    if (!findDevice(device) || !findDevice(peerDevice)) return cudaErrorInvalidDevice;
+    *canAccessPeer = device != peerDevice;
+    return cudaSuccess;
+  });
+}
+
+cudaError_t cudaDeviceEnablePeerAccess(int peerDevice, unsigned int flags) {
+  return withCurrent([&](Device& device) {
+    if (flags != cudaPeerAccessDefault) return cudaErrorInvalidValue;
+    if (!findDevice(peerDevice) || peerDevice == device.index) return cudaErrorInvalidDevice;
+    const std::lock_guard lock(device.settingsMutex);
+    auto enabled = device.peerAccess[static_cast<size_t>(peerDevice)];
+    if (enabled) return cudaErrorPeerAccessAlreadyEnabled;
+    enabled = true;
+    return cudaSuccess;
+  });
+}
+
+cudaError_t cudaDeviceDisablePeerAccess(int peerDevice) {
+  return withCurrent([&](Device& device) {
+    if (!findDevice(peerDevice)) return cudaErrorInvalidDevice;
+    const std::lock_guard lock(device.settingsMutex);
+    auto enabled = device.peerAccess[static_cast<size_t>(peerDevice)];
+    if (!enabled) return cudaErrorPeerAccessNotEnabled;
+    enabled = false;
+    return cudaSuccess;
+  });
+}
+
+cudaError_t cudaDeviceGetP2PAttribute(int* value, cudaDeviceP2PAttr attr, int srcDevice, int dstDevice) {
+  return apiCall([&] {
+    if (!value || srcDevice == dstDevice) return cudaErrorInvalidValue;
+    if (!findDevice(srcDevice) || !findDevice(dstDevice)) return cudaErrorInvalidDevice;
+    switch (attr) {
+      case cudaDevP2PAttrAccessSupported:
+      case cudaDevP2PAttrNativeAtomicSupported:
+        *value = 1;
+        break;
+      case cudaDevP2PAttrPerformanceRank:
+      case cudaDevP2PAttrCudaArrayAccessSupported:
+      case cudaDevP2PAttrOnlyPartialNativeAtomicSupported:
+        *value = 0;
+        break;
+      default:
+        return cudaErrorInvalidValue;
+    }
+    return cudaSuccess;
+  });
+}
+
+}  // extern "C"

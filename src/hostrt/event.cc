@@ -1,0 +1,174 @@
+#include "hostrt/event.h"
+
+#include <chrono>
+#include <memory>
+#include <vector>
+
+#include "hostrt/device.h"
+#include "hostrt/per_thread.h"
+
+namespace tutti::hostrt {
+namespace {
+
+struct Events {
+  HandleTable<Event> handles{'E'};
+  std::mutex mutex;
+  std::vector<Event*> unused;
+};
+
+Events& events() {
+  static auto* all = new Events;
+  return *all;
+}
+
+cudaError_t createEvent(cudaEvent_t* handle, unsigned int flags) {
+  constexpr unsigned int kKnown = cudaEventBlockingSync | cudaEventDisableTiming | cudaEventInterprocess;
+  if (!handle || (flags & ~kKnown)) return cudaErrorInvalidValue;
+  if ((flags & cudaEventInterprocess) && !(flags & cudaEventDisableTiming)) return cudaErrorInvalidValue;
+  Device* device = currentDeviceOrNull();
+  if (!device) return cudaErrorNoDevice;
+  Events& all = events();
+  Event* event = nullptr;
+  {
+    const std::lock_guard lock(all.mutex);
+    if (!all.unused.empty()) {
+      event = all.unused.back();
+      all.unused.pop_back();
+    }
+  }
+  if (event) {
+    event->reset(*device, flags);
+  } else {
+    auto fresh = std::make_unique<Event>(*device, flags);
+    if (!all.handles.add(fresh.get())) return cudaErrorMemoryAllocation;
+    event = fresh.release();
+  }
+  *handle = static_cast<cudaEvent_t>(all.handles.handleOf(*event));
+  return cudaSuccess;
+}
+
+cudaError_t recordEvent(cudaEvent_t handle, cudaStream_t streamHandle) {
+  Event* event = findEvent(handle);
+  Stream* stream = findStream(streamHandle);
+  if (!event || !stream || event->device != &stream->device) return cudaErrorInvalidResourceHandle;
+  event->record(*stream);
+  return cudaSuccess;
+}
+
+}  // namespace
+
+void Event::record(Stream& stream) {
+  const std::lock_guard lock(mutex_);
+  const uint64_t number = record_.fetch_add(1, std::memory_order_relaxed) + 1;
+  recorded_.store(true, std::memory_order_relaxed);
+  // Without a time to note, the end of what the stream has is mark enough.
+  if (!hasTiming() && stream.tryMarker(&marker_)) return;
+  if (stream.tryBegin()) {
+    stamp(number);
+    stream.end();
+    marker_ = {};
+  } else {
+    marker_ = stream.enqueue({{}, [this, number] { stamp(number); }, {}});
+  }
+}
+
+void Event::stamp(uint64_t record) {
+  // A record that was overtaken by a later one must not set the time of that.
+  if (record_.load(std::memory_order_relaxed) != record) return;
+  const auto now = std::chrono::steady_clock::now().time_since_epoch();
+  time_.store(std::chrono::duration_cast<std::chrono::nanoseconds>(now).count(), std::memory_order_release);
+}
+
+Marker Event::marker() const {
+  const std::lock_guard lock(mutex_);
+  return marker_;
+}
+
+bool Event::wasRecorded() const { return recorded_.load(std::memory_order_relaxed); }
+
+void Event::reset(Device& owner, unsigned int eventFlags) {
+  const std::lock_guard lock(mutex_);
+  device = &owner;
+  flags = eventFlags;
+  marker_ = {};
+  recorded_.store(false, std::memory_order_relaxed);
+  record_.fetch_add(1, std::memory_order_relaxed);  // a pending record of the former user sets nothing
+}
+
+Event* findEvent(cudaEvent_t handle) { return events().handles.find(handle); }
+
+}  // namespace tutti::hostrt
+
+using namespace tutti::hostrt;
+
+extern "C" {
+
+cudaError_t cudaEventCreate(cudaEvent_t* event) {
+  return apiCall([&] { return createEvent(event, cudaEventDefault); });
+}
+
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned int flags) {
+  return apiCall([&] { return createEvent(event, flags); });
+}
+
+cudaError_t cudaEventDestroy(cudaEvent_t handle) {
+  return apiCall([&] {
+    Event* event = findEvent(handle);
+    if (!event || !HandleTable<Event>::retire(*event, handle)) return cudaErrorInvalidResourceHandle;
+    Events& all = events();
+    const std::lock_guard lock(all.mutex);
+    all.unused.push_back(event);
+    return cudaSuccess;
+  });
+}
+
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+  return apiCall([&] { return recordEvent(event, stream); });
+}
+
+cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, unsigned int flags) {
+  return apiCall([&] {
+    // cudaEventRecordExternal means something only while a graph is captured.
+    return flags & ~unsigned{cudaEventRecordExternal} ? cudaErrorInvalidValue : recordEvent(event, stream);
+  });
+}
+
+cudaError_t cudaEventQuery(cudaEvent_t handle) {
+  return apiCall([&] {
+    const Event* event = findEvent(handle);
+    if (!event) return cudaErrorInvalidResourceHandle;
+    return event->marker().reached() ? cudaSuccess : cudaErrorNotReady;
+  });
+}
+
+cudaError_t cudaEventSynchronize(cudaEvent_t handle) {
+  return apiCall([&] {
+    const Event* event = findEvent(handle);
+    if (!event) return cudaErrorInvalidResourceHandle;
+    waitFor(event->marker());
+    return cudaSuccess;
+  });
+}
+
+cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t startHandle, cudaEvent_t endHandle) {
+  return apiCall([&] {
+    if (!ms) return cudaErrorInvalidValue;
+    const Event* start = findEvent(startHandle);
+    const Event* end = findEvent(endHandle);
+    for (const Event* event : {start, end})
+      if (!event || !event->hasTiming() || !event->wasRecorded()) return cudaErrorInvalidResourceHandle;
+    if (!start->marker().reached() || !end->marker().reached()) return cudaErrorNotReady;
+    *ms = static_cast<float>(static_cast<double>(end->time() - start->time()) / 1e6);
+    return cudaSuccess;
+  });
+}
+
+cudaError_t cudaEventRecord_ptsz(cudaEvent_t event, cudaStream_t stream) {
+  return cudaEventRecord(event, perThread(stream));
+}
+
+cudaError_t cudaEventRecordWithFlags_ptsz(cudaEvent_t event, cudaStream_t stream, unsigned int flags) {
+  return cudaEventRecordWithFlags(event, perThread(stream), flags);
+}
+
+}  // extern "C"

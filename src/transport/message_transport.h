@@ -1,0 +1,109 @@
+// The message connections of one endpoint: their rings, who works on them when, and how they come up.
+//
+//   running thread            progress() ------+
+//                                              +-> one lock -> pump all lanes -> sockets
+//   service thread (parked)   epoll -----------+
+//
+// While the rank's thread runs a collective it moves the lanes itself (take()). Before it sleeps or leaves it
+// parks them: the service thread then watches the sockets, moves the lanes and rings the rank's bell. An idle
+// communicator costs nothing, since nothing polls. Connections are made and accepted by the service thread
+// alone, so that a rank can send to a peer whose threads do something else.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "base/auth_connector.h"
+#include "base/fault_state.h"
+#include "base/handshake.h"
+#include "base/hmac.h"
+#include "base/io_service.h"
+#include "base/status.h"
+#include "base/unique_fd.h"
+#include "transport/endpoint.h"
+#include "transport/pump.h"
+
+namespace tutti {
+
+class MessageTransport {
+ public:
+  /// Where a rank takes data connections. Exchanged out of band.
+  struct Address {
+    std::vector<SocketAddress> sockets;  // best first
+    uint64_t service = 0;
+
+    std::string encode() const;
+    static Result<Address> decode(std::string_view bytes);
+  };
+
+  /// Starts to listen; connections are taken from now on. `bell` is of this rank and outlives the transport.
+  static Result<std::unique_ptr<MessageTransport>> listen(const std::vector<PeerInfo>& peers, int rank,
+                                                          const EndpointOptions& options, Doorbell* bell,
+                                                          std::shared_ptr<FaultState> faults);
+  /// Delivers what was published (as long as the peers take it, faults allow it, and something moves at least
+  /// once a minute), says goodbye, and closes everything.
+  ~MessageTransport();
+  MessageTransport(const MessageTransport&) = delete;
+  MessageTransport& operator=(const MessageTransport&) = delete;
+
+  Address address() const;
+  /// The addresses of all ranks (unused ones may be empty). Before the first sender().
+  void setAddresses(std::vector<Address> addresses) { addresses_ = std::move(addresses); }
+
+  /// The executor's end of a connection. Makes ring and, for senders, starts to connect, on first use. Never
+  /// blocks. Pointers stay valid for the transport's life.
+  Result<FifoSender*> sender(int peer, int channel, int port);
+  Result<FifoReceiver*> receiver(int peer, int channel, int port);
+
+  /// See Endpoint.
+  bool progress();
+  void park();
+  void take();
+
+ private:
+  MessageTransport(const std::vector<PeerInfo>& peers, int rank, const EndpointOptions& options,
+                   Doorbell* bell, std::shared_ptr<FaultState> faults);
+  Status openListener();
+  void accepted(AcceptedConnection connection);
+  Status accept(AcceptedConnection& connection);
+  void connected(NetLane* lane, Result<UniqueFd> fd);
+  Result<NetLane*> lane(LaneId id);  // locked
+  Status attach(NetLane* lane, std::unique_ptr<NetConnection> connection);
+  void harvest();
+  bool pumpAll();
+  void onServiceThread();
+  void raise(const NetLane* lane, const Status& status);
+  void deliverPending();
+  std::string describePeer(int peer) const;
+
+  const std::vector<PeerInfo> peers_;
+  const int rank_;
+  const EndpointOptions options_;
+  const Secret secret_;
+  Doorbell* const bell_;
+  const std::shared_ptr<FaultState> faults_;
+  std::vector<Address> addresses_;
+
+  std::shared_ptr<AuthListener> listener_;
+  uint64_t service_ = 0;
+
+  std::mutex mutex_;  // guards what follows, and every lane
+  bool closing_ = false;
+  std::unordered_map<uint64_t, std::unique_ptr<NetLane>> lanes_;
+  std::vector<NetLane*> connected_;
+  std::vector<std::unique_ptr<AuthConnector>> connectors_;
+  UniqueFd epoll_;                   // edge-triggered, over all connections
+  IoService::Id watch_ = 0;          // of epoll_
+  std::atomic<bool> parked_{true};   // cleared without the lock
+  std::atomic<bool> active_{false};  // there is a connected lane
+};
+
+/// The secret of a communicator as the base layer's connections want it.
+Secret transportSecret(const EndpointOptions& options);
+
+}  // namespace tutti

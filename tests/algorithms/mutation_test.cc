@@ -1,0 +1,382 @@
+// The checker must notice every way to break a schedule by one small change.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <map>
+#include <string>
+
+#include "algorithms/checker.h"
+#include "algorithms/registry.h"
+
+namespace tutti {
+namespace {
+
+struct Mutation {
+  std::string what;
+  std::function<bool(Block&, size_t)> apply;  // false: does not fit this step
+};
+
+bool movesLocal(const Step& s) { return s.kind != StepKind::signal && s.kind != StepKind::wait; }
+bool usesSrc(const Step& s) {
+  return movesLocal(s) && s.kind != StepKind::recv && s.kind != StepKind::recvCopySend &&
+         s.kind != StepKind::recvSend;
+}
+bool usesDst(const Step& s) {
+  return movesLocal(s) && s.kind != StepKind::send && s.kind != StepKind::recvReduceSend &&
+         s.kind != StepKind::recvSend;
+}
+
+std::vector<Mutation> mutations(int32_t ranks) {
+  const auto shift = [](Affine& a, int32_t by, int32_t modulus) { a.base = (a.base + by) % modulus; };
+  return {
+      {"drop",
+       [](Block& b, size_t i) {
+         b.steps.erase(b.steps.begin() + static_cast<ptrdiff_t>(i));
+         return true;
+       }},
+      {"double",
+       [](Block& b, size_t i) {
+         const Step copy = b.steps[i];
+         b.steps.insert(b.steps.begin() + static_cast<ptrdiff_t>(i), copy);
+         return true;
+       }},
+      {"swap with next",
+       [](Block& b, size_t i) {
+         if (i + 1 >= b.steps.size()) return false;
+         std::swap(b.steps[i], b.steps[i + 1]);
+         return true;
+       }},
+      {"one iteration less",
+       [](Block& b, size_t i) {
+         if (i > 0 || b.iterations < 2) return false;
+         --b.iterations;
+         return true;
+       }},
+      {"one iteration more",
+       [](Block& b, size_t i) {
+         if (i > 0 || b.iterations < 2) return false;
+         ++b.iterations;
+         return true;
+       }},
+      {"other target",
+       [=](Block& b, size_t i) {
+         Step& s = b.steps[i];
+         if (!sends(s.kind) && !(s.kind == StepKind::signal && s.team < 0)) return false;
+         shift(s.peerTo, 1, ranks);
+         return true;
+       }},
+      {"other source",
+       [=](Block& b, size_t i) {
+         Step& s = b.steps[i];
+         if (!receives(s.kind) && !(s.kind == StepKind::wait && s.team < 0)) return false;
+         shift(s.peerFrom, 1, ranks);
+         return true;
+       }},
+      {"other port",
+       [](Block& b, size_t i) {
+         Step& s = b.steps[i];
+         if (!sends(s.kind)) return false;
+         s.portTo = static_cast<int16_t>(s.portTo + 1);
+         return true;
+       }},
+      {"other source segment",
+       [=](Block& b, size_t i) {
+         Step& s = b.steps[i];
+         if (!usesSrc(s)) return false;
+         shift(s.src.segment, 1, std::max(2, ranks));
+         return true;
+       }},
+      {"other destination segment",
+       [=](Block& b, size_t i) {
+         Step& s = b.steps[i];
+         if (!usesDst(s)) return false;
+         shift(s.dst.segment, 1, std::max(2, ranks));
+         return true;
+       }},
+      {"other source rank",
+       [=](Block& b, size_t i) {
+         Step& s = b.steps[i];
+         if (!usesSrc(s) || s.src.rank == Affine(kSelf)) return false;
+         shift(s.src.rank, 1, ranks);
+         return true;
+       }},
+      {"other destination rank",
+       [=](Block& b, size_t i) {
+         Step& s = b.steps[i];
+         if (!usesDst(s) || s.dst.rank == Affine(kSelf)) return false;
+         shift(s.dst.rank, 1, ranks);
+         return true;
+       }},
+      {"input for output",
+       [](Block& b, size_t i) {
+         Step& s = b.steps[i];
+         if (!usesSrc(s) || s.src.buffer != Buffer::output) return false;
+         s.src.buffer = Buffer::input;
+         return true;
+       }},
+      {"output for input",
+       [](Block& b, size_t i) {
+         Step& s = b.steps[i];
+         if (!usesSrc(s) || s.src.buffer != Buffer::input) return false;
+         s.src.buffer = Buffer::output;
+         return true;
+       }},
+      {"finalize changed",
+       [](Block& b, size_t i) {
+         Step& s = b.steps[i];
+         if (!movesLocal(s)) return false;
+         s.finalize = !s.finalize;
+         return true;
+       }},
+      {"other flag",
+       [](Block& b, size_t i) {
+         Step& s = b.steps[i];
+         if (movesLocal(s)) return false;
+         s.flag = static_cast<int16_t>(s.flag + 1);
+         return true;
+       }},
+      {"reduce becomes copy",
+       [](Block& b, size_t i) {
+         Step& s = b.steps[i];
+         if (s.kind != StepKind::reduceTeam && s.kind != StepKind::recvReduce) return false;
+         s.kind = s.kind == StepKind::recvReduce ? StepKind::recv : StepKind::copy;
+         return true;
+       }},
+  };
+}
+
+bool ownMemory(const Location& l) { return l.rank == Affine(kSelf); }
+
+/// Why the mutation cannot be noticed: it makes a different schedule that is right too. Empty: it is wrong.
+/// `next` is the step after, null at the end of a block.
+std::string whyHarmless(const std::string& algorithm, Collective collective, const std::string& what,
+                        const Step& step, const Step* next) {
+  const bool stores = step.kind == StepKind::copy || step.kind == StepKind::reduceTeam;
+  const bool replacesItsSource = step.src.buffer == step.dst.buffer;
+  const bool inPlaceToo = algorithm == "direct" && step.kind == StepKind::reduceTeam;
+  if (what == "double" && stores && !replacesItsSource && !inPlaceToo) return "stores the same values again";
+  if (what == "one iteration more" && step.kind == StepKind::copy) return "gets one block again";
+  if (what == "input for output" && algorithm == "doubling" && collective == Collective::allGather &&
+      step.src.count == 1)
+    return "the own block is the same in both";
+  if (what != "swap with next" || next == nullptr) return {};
+  if (step.kind == StepKind::signal && next->kind == StepKind::wait)
+    return "a single rank that waits before it signals comes last, and nobody waits for it twice";
+  if (algorithm == "doubling" && collective == Collective::allGather && step.kind == StepKind::send &&
+      next->kind == StepKind::recv)
+    return "a single rank that receives before it sends comes last";
+  for (const Step* copy : {&step, next})
+    if (algorithm != "doubling" && copy->kind == StepKind::copy && copy->dst.buffer == Buffer::output &&
+        ownMemory(copy->dst) && ownMemory(copy->src))
+      return "nobody else looks at the own output, and its source stays until the end";
+  if (algorithm == "oneshot" && collective == Collective::reduce && step.kind == StepKind::copy)
+    return "only the root itself reads its scratch";
+  return {};
+}
+
+/// Ranks where the reason above holds; the others must be caught.
+bool rootOnlyReason(const std::string& algorithm, Collective collective, const std::string& what,
+                    const Step& step) {
+  return algorithm == "oneshot" && collective == Collective::reduce && what == "swap with next" &&
+         step.kind == StepKind::copy;
+}
+
+struct Site {
+  int32_t rank;
+  size_t lane, block, step;
+};
+
+std::vector<Site> sites(const ScheduleSet& set) {
+  std::vector<Site> all;
+  for (const Schedule& s : set)
+    for (size_t l = 0; l < s.lanes.size(); ++l)
+      for (size_t b = 0; b < s.lanes[l].blocks.size(); ++b)
+        for (size_t i = 0; i < s.lanes[l].blocks[b].steps.size(); ++i) all.push_back({s.rank, l, b, i});
+  return all;
+}
+
+class EveryAlgorithm : public testing::TestWithParam<std::tuple<std::string, int32_t>> {};
+
+TEST_P(EveryAlgorithm, IsCaughtWhenOneStepIsWrong) {
+  const auto& [name, ranks] = GetParam();
+  int caught = 0;
+  int harmless = 0;
+  for (const Collective collective : findAlgorithm(name)->collectives) {
+    if (!findAlgorithm(name)->implements(collective, ranks)) continue;
+    const int32_t root = ranks / 2;
+    auto made = generateAll(name, {collective, ranks, 0, root, {}});
+    ASSERT_TRUE(made.isOk()) << made.status().message();
+    for (const Site& site : sites(*made))
+      for (const Mutation& mutation : mutations(ranks)) {
+        ScheduleSet bad = *made;
+        const Block& block = (*made)[static_cast<size_t>(site.rank)].lanes[site.lane].blocks[site.block];
+        Schedule& changed = bad[static_cast<size_t>(site.rank)];
+        if (!mutation.apply(changed.lanes[site.lane].blocks[site.block], site.step)) continue;
+        if (changed.lanes == (*made)[static_cast<size_t>(site.rank)].lanes) continue;
+        changed = tidy(changed);
+        const Step& step = block.steps[site.step];
+        const Step* next = site.step + 1 < block.steps.size() ? &block.steps[site.step + 1] : nullptr;
+        std::string reason = whyHarmless(name, collective, mutation.what, step, next);
+        if (rootOnlyReason(name, collective, mutation.what, step) && site.rank != root) reason.clear();
+        const bool accepted = prove(bad).isOk();
+        EXPECT_EQ(accepted, !reason.empty())
+            << name << " " << tutti::name(collective) << " rank " << site.rank << " of " << ranks << ": "
+            << mutation.what << " of \"" << toText(step) << "\" " << reason;
+        ++(accepted ? harmless : caught);
+      }
+  }
+  EXPECT_GT(caught, harmless);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Mutations, EveryAlgorithm,
+    testing::Combine(testing::Values("ring", "tree", "doubling", "oneshot", "twoshot", "direct"),
+                     testing::Values(2, 3, 4, 5, 8)),
+    [](const auto& test) { return std::get<0>(test.param) + "_" + std::to_string(std::get<1>(test.param)); });
+
+ScheduleSet make(std::string_view algorithm, Collective collective, int32_t ranks, int32_t root = 0) {
+  auto made = generateAll(algorithm, {collective, ranks, 0, root, {}});
+  EXPECT_TRUE(made.isOk());
+  return std::move(made).value();
+}
+
+void expectFailure(const Result<Certificate>& result, const std::vector<std::string>& words) {
+  ASSERT_FALSE(result.isOk());
+  for (const std::string& word : words)
+    EXPECT_NE(result.status().message().find(word), std::string::npos)
+        << "\"" << word << "\" is not in: " << result.status().message();
+}
+
+TEST(Mutations, AFifoOfOneSlotStopsTheRingAndNothingElse) {
+  for (const Algorithm& algorithm : algorithms())
+    for (const Collective collective : algorithm.collectives) {
+      const bool chain = collective == Collective::broadcast || collective == Collective::reduce;
+      for (const int32_t ranks : {2, 4, 8}) {
+        const ScheduleSet set = make(algorithm.name, collective, ranks);
+        const bool fits = prove(set, {.fifoSlots = 1}).isOk();
+        const bool pending =
+            algorithm.name == "ring" && !chain &&
+            !(ranks == 2 && collective != Collective::allReduce);  // two ranks: one message each
+        EXPECT_EQ(fits, !pending) << algorithm.name << " " << name(collective) << " " << ranks;
+        EXPECT_TRUE(prove(set, {.fifoSlots = 2}).isOk());
+      }
+    }
+  expectFailure(prove(make("ring", Collective::allReduce, 4), {.fifoSlots = 1}),
+                {"deadlock with 1 FIFO slots", "ring AllReduce", "rank 0 lane 0 slice 0",
+                 "waits for a free slot to rank 1"});
+}
+
+TEST(Mutations, ScratchThatDoesNotAlternateIsARace) {
+  for (const char* name : {"oneshot", "twoshot"})
+    for (const Collective collective : findAlgorithm(name)->collectives)
+      for (const int32_t slices : {1, 3}) {
+        const ScheduleSet set = make(name, collective, 3);
+        const auto result = prove(set, {.slices = slices, .scratchHalves = 1});
+        expectFailure(result, {"race", name});
+      }
+}
+
+// The root of this Broadcast waits for nobody. Alone and called twice, alternating halves hide it; the third
+// slice run would overwrite what a slow reader still needs.
+TEST(Mutations, ASharedScratchScheduleWithoutATurnIsRefused) {
+  ScheduleSet set = make("oneshot", Collective::broadcast, 3);
+  for (Schedule& schedule : set) {
+    schedule.lanes.clear();
+    Lane& lane = schedule.lanes.emplace_back();
+    if (schedule.rank == 0) {
+      lane.copy({Buffer::input, 0}, {Buffer::scratch, 0});
+      lane.signalTeam(0);
+      lane.copy({Buffer::input, 0}, {Buffer::output, 0});
+    } else {
+      lane.wait(0);
+      lane.copy({Buffer::scratch, 0, 1, 0}, {Buffer::output, 0});
+    }
+  }
+  expectFailure(prove(set, {.slices = 1}), {"oneshot Broadcast", "rank 0 lane 0 ends slice 0",
+                                            "the run after the next could overwrite scratch"});
+}
+
+TEST(Mutations, AZeroCopyCallWithoutItsExitBarrierLetsTheUserReuseABufferInUse) {
+  for (const Collective collective : findAlgorithm("direct")->collectives) {
+    ScheduleSet set = make("direct", collective, 4);
+    for (Schedule& schedule : set) {
+      std::vector<Step>& steps = schedule.lanes[0].blocks.back().steps;
+      while (!steps.empty() && (steps.back().kind == StepKind::wait || steps.back().kind == StepKind::signal))
+        steps.pop_back();
+      schedule = tidy(schedule);
+    }
+    expectFailure(prove(set), {"direct"});
+  }
+  ScheduleSet set = make("direct", Collective::allGather, 4);
+  for (Schedule& schedule : set) {
+    std::vector<Step>& steps = schedule.lanes[0].blocks.back().steps;
+    steps.resize(steps.size() - 2);
+    schedule = tidy(schedule);
+  }
+  const Result<Certificate> result = prove(set);
+  ASSERT_FALSE(result.isOk());
+  EXPECT_THAT(result.status().message(),
+              testing::AnyOf(testing::HasSubstr("race: input[0] of rank 0 is used"),
+                             testing::HasSubstr("may return from call 0 while rank")));
+}
+
+TEST(Mutations, ExchangesThatReduceInDifferentOrdersAreRefused) {
+  ScheduleSet set = make("doubling", Collective::allReduce, 4);
+  for (Schedule& schedule : set)
+    for (Step& step : schedule.lanes[0].blocks[0].steps) step.messageFirst = false;
+  expectFailure(prove(set), {"results would differ bitwise"});
+  EXPECT_TRUE(prove(set, {.requireIdenticalResults = false}).isOk());
+}
+
+TEST(Mutations, ErrorsNameScheduleRankLaneSliceStepAndSegment) {
+  ScheduleSet set = make("ring", Collective::allReduce, 4);
+  set[2].lanes[0].blocks[1].steps[0].src.segment.base += 1;
+  expectFailure(prove(set), {"call 0", "ring AllReduce", "rank 2 of 4", "lane 0", "slice 0", "recvReduceSend",
+                             "(i = 0)", "reduces segment"});
+}
+
+TEST(Mutations, ASecondLaneMayNotUseAStreamOfTheFirst) {
+  ScheduleSet set = make("tree", Collective::allReduce, 4);
+  for (Schedule& schedule : set)
+    for (Lane& lane : schedule.lanes)
+      for (Step& step : lane.blocks[0].steps) step.portFrom = step.portTo = 0;
+  expectFailure(prove(set), {"messages from rank", "on port 0 belong to lane"});
+}
+
+TEST(Mutations, SizesMustBeThoseOfTheDataThatMoves) {
+  ScheduleSet set = make("twoshot", Collective::allReduce, 3);
+  const auto sum = [](Schedule& schedule) -> Step& {
+    for (Step& step : schedule.lanes[0].blocks[0].steps)
+      if (step.kind == StepKind::reduceTeam) return step;
+    throw std::logic_error("no reduceTeam");
+  };
+  sum(set[1]).sizeAs = 2;
+  expectFailure(prove(set), {"moves segment 1 with the size of segment 2"});
+  sum(set[1]).sizeAs = kNoSegment;
+  expectFailure(prove(set), {"nothing tells the size"});
+}
+
+TEST(Mutations, DeclarationsMustCoverWhatIsUsed) {
+  const ScheduleSet good = make("oneshot", Collective::allReduce, 3);
+  const auto with = [&](auto change) {
+    ScheduleSet set = good;
+    for (Schedule& schedule : set) change(schedule);
+    return prove(set);
+  };
+  expectFailure(with([](Schedule& s) { s.sharedScratch = false; }), {"does not declare sharedScratch"});
+  expectFailure(with([](Schedule& s) { s.scratchSegments = 0; }), {"there is no scratch[0]"});
+  expectFailure(with([](Schedule& s) { s.flags = 0; }), {"flag 0 is not one of the 0 declared"});
+  expectFailure(with([](Schedule& s) { s.teams.clear(); }), {"there is no team 0"});
+  expectFailure(with([](Schedule& s) { s.teams[0][1] = s.teams[0][0]; }), {"team 0 names rank 0 twice"});
+  expectFailure(with([](Schedule& s) { s.parts = s.rank + 1; }), {"differ in a number"});
+  ScheduleSet doubling = make("doubling", Collective::allGather, 4);
+  for (Schedule& schedule : doubling) schedule.maxCount = 1;
+  expectFailure(prove(doubling), {"moves 2 segments; maxCount is 1"});
+  ScheduleSet direct = make("direct", Collective::allGather, 3);
+  for (Schedule& schedule : direct) schedule.sharedUserBuffers = false;
+  expectFailure(prove(direct), {"does not declare sharedUserBuffers"});
+}
+
+}  // namespace
+}  // namespace tutti
