@@ -14,19 +14,13 @@
 #include <fmt/format.h>
 
 #include "base/params.h"
+#include "base/identity.h"
 #include "base/random.h"
 
 namespace tutti {
 namespace {
 
 std::atomic<uint64_t> token{0};
-
-std::string shortHostName() {
-  std::array<char, HOST_NAME_MAX + 1> name{};
-  if (::gethostname(name.data(), name.size() - 1) != 0) return "unknown";
-  const std::string full(name.data());
-  return full.substr(0, full.find('.'));
-}
 
 /// The first word of a small file, or empty.
 std::string firstWord(const char* path) {
@@ -62,7 +56,7 @@ uint64_t processToken() {
 
 HostIdentity hostIdentity() {
   HostIdentity identity;
-  identity.hostName = shortHostName();
+  identity.hostName = hostName();
   identity.pid = ::getpid();
   identity.processToken = processToken();
   identity.hostId = params().hostId();
