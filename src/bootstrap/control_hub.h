@@ -100,6 +100,7 @@ class Control::Hub : public std::enable_shared_from_this<Control::Hub> {
   std::map<uint64_t, std::string> missing_;                                    // answers to kAskFrame
   bool failureRelayed_ = false;
   bool faultRaised_ = false;
+  bool telling_ = false;  // the service thread is in onFault
   bool leaving_ = false;
 };
 
