@@ -13,6 +13,7 @@ class Deadline {
   using Clock = std::chrono::steady_clock;
 
   static Deadline never() { return Deadline(Clock::time_point::max()); }
+  static Deadline at(Clock::time_point moment) { return Deadline(moment); }
   static Deadline after(Clock::duration duration) { return Deadline(Clock::now() + duration); }
 
   bool isNever() const { return at_ == Clock::time_point::max(); }

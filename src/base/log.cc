@@ -12,6 +12,7 @@
 #include <mutex>
 #include <string>
 
+#include "base/identity.h"
 #include "base/params.h"
 #include "base/status.h"
 #include "base/unique_fd.h"
@@ -36,13 +37,6 @@ Sink& sink() {
 
 thread_local int logDevice = -1;
 std::atomic<bool> versionPrinted{false};
-
-std::string shortHostName() {
-  char name[256] = {};
-  if (::gethostname(name, sizeof name - 1) != 0) return "unknown";
-  std::string host = name;
-  return host.substr(0, host.find('.'));
-}
 
 LogLevel levelOf(int index) {
   constexpr LogLevel kLevels[] = {LogLevel::none, LogLevel::version, LogLevel::warn, LogLevel::info,
@@ -178,7 +172,7 @@ void configure() {
     Sink& out = sink();
     const std::lock_guard lock(out.mutex);
     if (detail::logState.load(std::memory_order_acquire) != kUnread) return;
-    out.host = shortHostName();
+    out.host = hostName();
     out.timestampFormat = p.debugTimestampFormat();
     out.file.reset();
     const std::string path = expandPath(p.debugFile(), out.host);

@@ -1,0 +1,83 @@
+// The control channel of a communicator: how its ranks talk beside the data, and how they notice that one of
+// them has died.
+//
+//            rank 0  <---- star: one connection for each rank, open as long as the communicator ----
+//           /  |   \          allGather, barrier, notices of death and abort, goodbye
+//      rank 1  2 .. n-1
+//          \___/              direct connections: send and receive, made on first use
+//
+// All connections of all communicators of a process come in by one listener. The service thread reads them,
+// so rank 0 answers while its user's thread computes.
+//
+// A connection that ends without a goodbye means that the rank at its other end is dead. Rank 0 tells
+// everyone; that of rank 0 itself is seen by all.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/deadline.h"
+#include "base/fault_state.h"
+#include "base/hmac.h"
+#include "base/oob.h"
+#include "base/status.h"
+#include "nccl.h"
+
+namespace tutti {
+
+struct JoinRequest {
+  ncclUniqueId id{};
+  int rank = 0;
+  int nranks = 1;
+  /// What must be equal on all ranks: name and value. A difference is an error that names both ranks.
+  std::map<std::string, std::string> settings;
+  /// Raised when a peer dies or aborts; and when someone else raises it, every call here returns.
+  std::shared_ptr<FaultState> faults;
+  /// Called once, on the service thread, after this object has raised `faults`. Must not block.
+  std::function<void()> onFault;
+};
+
+/// Thread-safety: allGather, barrier, send, receive and agree by one thread at a time; the rest at any time.
+class Control : public OobChannel {
+ public:
+  /// Meets the other ranks and connects to rank 0. Blocks until all have come or the deadline has passed.
+  static Result<std::unique_ptr<Control>> join(const JoinRequest& request, Deadline deadline);
+  /// leave() with a short limit, if that has not happened.
+  ~Control() override;
+
+  int rank() const override;
+  int size() const override;
+  Result<std::vector<std::string>> allGather(std::string_view mine, Deadline deadline) override;
+  Status barrier(Deadline deadline) override;
+  Status send(int peer, uint64_t tag, std::string_view bytes, Deadline deadline) override;
+  Result<std::string> receive(int peer, uint64_t tag, Deadline deadline) override;
+
+  /// Collective: fails on every rank when the ranks' values of any setting differ.
+  Status agree(const std::map<std::string, std::string>& settings, Deadline deadline);
+
+  /// Known to the ranks of this communicator only, and the same for all of them.
+  const Secret& secret() const;
+  /// Random number of this communicator, the same on all ranks; no secret.
+  uint64_t session() const;
+  /// "rank 3 (host node7, pid 4242)".
+  std::string describe(int peer) const;
+
+  /// Tells the peers that this rank has failed or was aborted, and why: their FaultStates are raised with a
+  /// remoteError. Raising the own one is the caller's business. Never blocks.
+  void announceFault(const Status& why);
+
+  /// Says goodbye and closes all connections; the peers go on without this rank. Does not need them: returns
+  /// at the deadline at the latest, after a second in any case. May be repeated.
+  void leave(Deadline deadline);
+
+ private:
+  class Hub;
+  explicit Control(std::shared_ptr<Hub> hub) : hub_(std::move(hub)) {}
+  std::shared_ptr<Hub> hub_;
+};
+
+}  // namespace tutti

@@ -1,0 +1,339 @@
+// Joining, leaving, and what the service thread does with connections and frames.
+#include "bootstrap/control_hub.h"
+
+#include <algorithm>
+#include <cerrno>
+
+#include "base/identity.h"
+#include "base/log.h"
+#include "base/params.h"
+#include "base/random.h"
+#include "base/wire.h"
+#include "bootstrap/control_frames.h"
+
+namespace tutti {
+namespace {
+
+/// For the whole of an orderly goodbye; peers that are alive answer in a round trip.
+constexpr std::chrono::milliseconds kLeaveLimit{1000};
+
+std::string linkHello(LinkKind kind, int from) {
+  return WireWriter().u8(static_cast<uint8_t>(kind)).i32(from).bytes();
+}
+
+}  // namespace
+
+Control::Hub::Hub(const JoinRequest& request)
+    : rank_(request.rank),
+      size_(request.nranks),
+      faults_(request.faults),
+      onFault_(request.onFault),
+      peers_(static_cast<size_t>(request.nranks), PeerState::unknown),
+      star_(static_cast<size_t>(request.nranks)) {}
+
+Control::Hub::~Hub() {
+  if (owner_ == ::getpid() && listener_) listener_->withdraw(service_);
+}
+
+/// What proves that a connection to a rank's listener comes from this job; known before the table is.
+Secret Control::Hub::linkSecret(uint64_t service) const {
+  return idSecret_.derive(WireWriter().string("link").u64(service).bytes());
+}
+
+Status Control::Hub::start(const UniqueId& given, Deadline deadline) {
+  UniqueId id = given;
+  if (id.kind == UniqueId::Kind::rankZeroServes) {
+    TUTTI_ASSIGN(id.secret, secretOfCommId());
+  }
+  idSecret_ = id.secret;
+  TUTTI_ASSIGN(listener_, AuthListener::ofProcess());
+  TUTTI_ASSIGN(service_, randomU64());
+  // Peers may connect as soon as the root has told them, which may be before it has told us.
+  TUTTI_TRY(listener_->offer(service_, linkSecret(service_),
+                             [weak = weak_from_this()](AcceptedConnection connection) {
+                               if (auto self = weak.lock()) self->accept(std::move(connection));
+                             }));
+  if (id.kind == UniqueId::Kind::rankZeroServes && rank_ == 0) TUTTI_TRY(serveRendezvous(id, deadline));
+  TUTTI_TRY(meetOthers(id, deadline));
+  if (rank_ != 0) TUTTI_TRY(connectStar(deadline));
+  return Status::ok();
+}
+
+/// NCCL_COMM_ID: rank 0 listens at that address. The port may still be held by the communicator before.
+Status Control::Hub::serveRendezvous(const UniqueId& id, Deadline deadline) {
+  const Deadline patience = std::min(deadline, Deadline::after(std::chrono::seconds(10)));
+  for (;;) {
+    auto listener = AuthListener::listen(id.addresses);
+    if (listener.isOk()) return Root::start(std::move(*listener), id.id, id.secret);
+    const Status status =
+        listener.status().withContext("rank 0 serves NCCL_COMM_ID and must run on the host that it names");
+    if (!sleepFor(100, patience, faults_.get()).isOk()) return faults_->stopped() ? faults_->error() : status;
+  }
+}
+
+Status Control::Hub::meetOthers(const UniqueId& given, Deadline deadline) {
+  UniqueId id = given;
+  setScopes(id.addresses, listener_->addresses());
+  JoinHello hello;
+  hello.version = fmt::format("{} (NCCL {})", tuttiVersion(), NCCL_VERSION_CODE);
+  hello.nranks = size_;
+  const int64_t limit = params().initTimeout() * 1000;
+  hello.limitMs = static_cast<uint32_t>(
+      deadline.isNever() ? limit : deadline.pollTimeoutMs(static_cast<int>(24 * 3600 * 1000)));
+  hello.member = {rank_, hostName().substr(0, 255), ::getpid(), service_, listener_->addresses()};
+  TUTTI_ASSIGN(RendezvousTable table, meet(id, hello, deadline, faults_.get()));
+  for (Member& member : table.members) setScopes(member.addresses, listener_->addresses());
+  session_ = table.session;
+  secret_ = idSecret_.derive(WireWriter().string("session").u64(session_).bytes());
+  const std::lock_guard lock(mutex_);
+  members_ = std::move(table.members);
+  return Status::ok();
+}
+
+Status Control::Hub::connectStar(Deadline deadline) {
+  TUTTI_ASSIGN(const std::shared_ptr<Link> link, dial(0, LinkKind::star, deadline));
+  (void)link;
+  return Status::ok();
+}
+
+/// Connects to a peer's listener.
+Result<std::shared_ptr<Link>> Control::Hub::dial(int peer, LinkKind kind, Deadline deadline) {
+  Member member;
+  {
+    const std::lock_guard lock(mutex_);
+    member = members_[static_cast<size_t>(peer)];
+  }
+  auto fd = connectAuthenticated(member.addresses, member.service, linkSecret(member.service),
+                                 linkHello(kind, rank_), deadline, faults_.get());
+  if (!fd.isOk()) return fd.status().withContext("rank {}: connect to {}", rank_, member.text());
+  return addLink(peer, kind, std::move(*fd));
+}
+
+/// Starts watching a connection and makes it known.
+Result<std::shared_ptr<Link>> Control::Hub::addLink(int peer, LinkKind kind, UniqueFd fd) {
+  Link::Callbacks callbacks;
+  callbacks.onFrame = [weak = weak_from_this(), peer, kind](uint16_t type, const std::string& body) {
+    if (auto self = weak.lock()) self->onFrame(peer, kind, type, body);
+  };
+  callbacks.onClosed = [weak = weak_from_this(), peer, kind](const Status& why) {
+    if (auto self = weak.lock()) self->onClosed(peer, kind, why);
+  };
+  // Under the lock, so that no frame is handled before the connection is in the tables.
+  const std::lock_guard lock(mutex_);
+  if (leaving_) return remoteError("rank {} has left", rank_);
+  TUTTI_ASSIGN(const std::shared_ptr<Link> link, Link::open(std::move(fd), std::move(callbacks)));
+  connections_.push_back({peer, kind, link});
+  if (kind == LinkKind::star) {
+    star_[static_cast<size_t>(peer)] = link;
+  } else {
+    direct_.emplace(peer, link);  // the first one stays: messages must not overtake each other
+  }
+  changed_.notify();
+  return link;
+}
+
+void Control::Hub::accept(AcceptedConnection connection) {
+  WireReader in(connection.payload);
+  const auto kind = static_cast<LinkKind>(in.u8());
+  const int from = in.i32();
+  const bool sane = in.finished() && from >= 0 && from < size_ && from != rank_ &&
+                    (kind == LinkKind::direct || (kind == LinkKind::star && rank_ == 0));
+  bool twice = false;
+  if (sane && kind == LinkKind::star) {
+    const std::lock_guard lock(mutex_);
+    twice = star_[static_cast<size_t>(from)] != nullptr;
+  }
+  if (!sane || twice) {
+    logWarn("control connection from {} dropped: {}", connection.peer.text(),
+            twice ? fmt::format("rank {} is connected already", from) : "malformed hello");
+    return;
+  }
+  if (auto link = addLink(from, kind, std::move(connection.fd)); !link.isOk())
+    logInfo(Subsystem::bootstrap, "control connection from rank {} dropped: {}", from,
+            link.status().message());
+}
+
+void Control::Hub::onFrame(int peer, LinkKind kind, uint16_t type, const std::string& body) {
+  switch (type) {
+    case kGatherFrame:
+      if (rank_ == 0 && kind == LinkKind::star) onGather(peer, body);
+      return;
+    case kGatheredFrame:
+    case kMissingFrame: {
+      WireReader in(body);
+      const uint64_t sequence = in.u64();
+      if (peer != 0 || !in.ok()) return;
+      const std::lock_guard lock(mutex_);
+      (type == kGatheredFrame ? gathered_ : missing_)[sequence] = std::string(in.raw(in.left()));
+      break;
+    }
+    case kMessageFrame: {
+      WireReader in(body);
+      const uint64_t tag = in.u64();
+      if (!in.ok()) return;
+      const std::lock_guard lock(mutex_);
+      inbox_[{peer, tag}].emplace_back(in.raw(in.left()));
+      break;
+    }
+    case kGoodbyeFrame: {
+      const std::lock_guard lock(mutex_);
+      peers_[static_cast<size_t>(peer)] = PeerState::left;
+      break;
+    }
+    case kAskFrame:
+      if (rank_ == 0) onAsk(peer, body);
+      return;
+    case kFailureFrame:
+      onFailureNotice(peer, body);
+      return;
+    default:
+      logWarn("control message of unknown type {} from {}", type, describe(peer));
+      return;
+  }
+  changed_.notify();
+}
+
+void Control::Hub::onGather(int peer, std::string_view body) {
+  WireReader in(body);
+  const uint64_t sequence = in.u64();
+  if (!in.ok()) return;
+  {
+    const std::lock_guard lock(mutex_);
+    contribute(peer, sequence, std::string(in.raw(in.left())));
+  }
+  changed_.notify();
+}
+
+/// Rank 0: takes one rank's part; with the last one the result goes to everybody.
+void Control::Hub::contribute(int from, uint64_t sequence, std::string bytes) {
+  auto& parts = contributions_[sequence];
+  parts.resize(static_cast<size_t>(size_));
+  parts[static_cast<size_t>(from)] = std::move(bytes);
+  if (!std::all_of(parts.begin(), parts.end(), [](const auto& part) { return part.has_value(); })) return;
+  WireWriter out;
+  for (const auto& part : parts) out.string(*part);
+  const std::string result = std::move(out).bytes();
+  const std::string frame = WireWriter().u64(sequence).raw(result).bytes();
+  for (const auto& link : star_)
+    if (link) link->send(kGatheredFrame, frame).ignore();  // a dead peer is noticed when its connection ends
+  gathered_[sequence] = result;
+  contributions_.erase(sequence);
+}
+
+void Control::Hub::onAsk(int peer, std::string_view body) {
+  WireReader in(body);
+  const uint64_t sequence = in.u64();
+  const std::lock_guard lock(mutex_);
+  if (const auto& link = star_[static_cast<size_t>(peer)])
+    link->send(kMissingFrame, WireWriter().u64(sequence).raw(missingFrom(sequence)).bytes()).ignore();
+}
+
+void Control::Hub::onFailureNotice(int peer, std::string_view body) {
+  WireReader in(body);
+  const int about = in.i32();
+  const std::string text(in.string());
+  if (!in.finished() || about < 0 || about >= size_ || (rank_ != 0 && peer != 0)) return;
+  if (rank_ == 0) {
+    const std::lock_guard lock(mutex_);
+    relayFailure(about, text);
+  }
+  raiseFault(remoteError("{}", text));
+}
+
+/// Rank 0: tells everybody but the rank concerned, once; what fails later follows from the first failure.
+void Control::Hub::relayFailure(int about, const std::string& text) {
+  if (failureRelayed_) return;
+  failureRelayed_ = true;
+  const std::string body = WireWriter().i32(about).string(text).bytes();
+  for (size_t i = 0; i < star_.size(); ++i)
+    if (star_[i] && static_cast<int>(i) != about) star_[i]->send(kFailureFrame, body).ignore();
+}
+
+void Control::Hub::onClosed(int peer, LinkKind kind, const Status& why) {
+  bool died = false;
+  std::string text;
+  {
+    const std::lock_guard lock(mutex_);
+    connections_.erase(std::remove_if(connections_.begin(), connections_.end(),
+                                      [](const Connection& c) { return c.link->closed(); }),
+                       connections_.end());
+    PeerState& state = peers_[static_cast<size_t>(peer)];
+    died = !leaving_ && state == PeerState::unknown;
+    if (died) {
+      state = PeerState::dead;
+      text = fmt::format("{} died: {}", describeLocked(peer), why.message());
+      deaths_[peer] = text;
+      if (rank_ == 0) relayFailure(peer, text);
+    }
+  }
+  changed_.notify();
+  logTrace(Subsystem::bootstrap, "rank {}: {} connection with rank {} ended: {}", rank_,
+           kind == LinkKind::star ? "star" : "direct", peer, why.message());
+  if (died) raiseFault(remoteError("{}", text));
+}
+
+void Control::Hub::raiseFault(const Status& why) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (faultRaised_ || leaving_) return;
+    faultRaised_ = true;
+  }
+  logWarn("rank {}: {}", rank_, why.message());
+  faults_->raise(why);
+  changed_.notify();
+  if (onFault_) onFault_();
+}
+
+void Control::Hub::announceFault(const Status& why) {
+  if (owner_ != ::getpid()) return;
+  const std::lock_guard lock(mutex_);
+  if (leaving_) return;
+  faultRaised_ = true;  // the owner knows; what peers say about it afterwards is no news
+  const std::string text = fmt::format("{} stopped: {}", describeLocked(rank_), why.message());
+  if (rank_ == 0) {
+    relayFailure(rank_, text);
+  } else if (star_[0]) {
+    star_[0]->send(kFailureFrame, WireWriter().i32(rank_).string(text).bytes()).ignore();
+  }
+}
+
+void Control::Hub::leave(Deadline deadline) {
+  if (owner_ != ::getpid()) return;  // a forked child: the connections are the parent's
+  std::vector<Connection> connections;
+  {
+    const std::lock_guard lock(mutex_);
+    if (leaving_) return;
+    leaving_ = true;
+    connections = connections_;
+  }
+  if (listener_) listener_->withdraw(service_);
+  const Deadline limit = std::min(deadline, Deadline::after(kLeaveLimit));
+  for (const Connection& connection : connections) {
+    connection.link->send(kGoodbyeFrame, {}).ignore();
+    connection.link->finish(std::chrono::milliseconds(limit.pollTimeoutMs(1000)));
+  }
+  // The peers answer by closing their ends. Waiting for it keeps the goodbye from being lost in a reset.
+  for (;;) {
+    const uint32_t ticket = changed_.ticket();
+    {
+      const std::lock_guard lock(mutex_);
+      if (connections_.empty()) break;
+    }
+    if (limit.passed()) break;
+    changed_.wait(ticket, std::chrono::milliseconds(limit.pollTimeoutMs(20)));
+  }
+  for (const Connection& connection : connections) connection.link->close();
+  listener_.reset();
+}
+
+std::string Control::Hub::describe(int peer) const {
+  const std::lock_guard lock(mutex_);
+  return describeLocked(peer);
+}
+
+std::string Control::Hub::describeLocked(int peer) const {
+  if (peer < 0 || static_cast<size_t>(peer) >= members_.size()) return fmt::format("rank {}", peer);
+  return members_[static_cast<size_t>(peer)].text();
+}
+
+}  // namespace tutti

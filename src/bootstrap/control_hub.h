@@ -1,0 +1,106 @@
+// The inside of Control: what the service thread and the rank's thread share.
+#pragma once
+
+#include <unistd.h>
+
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/event.h"
+#include "base/handshake.h"
+#include "bootstrap/control.h"
+#include "bootstrap/link.h"
+#include "bootstrap/rendezvous.h"
+
+namespace tutti {
+
+/// Kinds of connection that a rank's listener takes; in the connector's hello.
+enum class LinkKind : uint8_t { star = 1, direct = 2 };
+
+class Control::Hub : public std::enable_shared_from_this<Control::Hub> {
+ public:
+  explicit Hub(const JoinRequest& request);
+  ~Hub();
+
+  Status start(const UniqueId& id, Deadline deadline);
+
+  // See Control.
+  Result<std::vector<std::string>> allGather(std::string_view mine, Deadline deadline);
+  Status send(int peer, uint64_t tag, std::string_view bytes, Deadline deadline);
+  Result<std::string> receive(int peer, uint64_t tag, Deadline deadline);
+  void announceFault(const Status& why);
+  void leave(Deadline deadline);
+  std::string describe(int peer) const;
+
+  const int rank_;
+  const int size_;
+  Secret secret_;
+  uint64_t session_ = 0;
+
+ private:
+  /// One connection: which peer, which kind.
+  struct Connection {
+    int peer;
+    LinkKind kind;
+    std::shared_ptr<Link> link;
+  };
+  enum class PeerState : uint8_t { unknown, left, dead };
+
+  Status meetOthers(const UniqueId& id, Deadline deadline);
+  Status serveRendezvous(const UniqueId& id, Deadline deadline);
+  Status connectStar(Deadline deadline);
+  Secret linkSecret(uint64_t service) const;
+  Result<std::shared_ptr<Link>> dial(int peer, LinkKind kind, Deadline deadline);
+  Result<std::shared_ptr<Link>> linkTo(int peer, Deadline deadline);
+  Result<std::shared_ptr<Link>> addLink(int peer, LinkKind kind, UniqueFd fd);
+
+  // Service thread.
+  void accept(AcceptedConnection connection);
+  void onFrame(int peer, LinkKind kind, uint16_t type, const std::string& body);
+  void onClosed(int peer, LinkKind kind, const Status& why);
+  void onGather(int peer, std::string_view body);
+  void onAsk(int peer, std::string_view body);
+  void onFailureNotice(int peer, std::string_view body);
+
+  void contribute(int from, uint64_t sequence, std::string bytes);  // rank 0; mutex_ held
+  void relayFailure(int about, const std::string& text);            // mutex_ held
+  void raiseFault(const Status& why);
+  std::string missingFrom(uint64_t sequence) const;  // rank 0; mutex_ held
+  std::string askWhoIsMissing(uint64_t sequence);
+  Status waitSlice(uint32_t ticket, Deadline deadline);
+  std::string describeLocked(int peer) const;
+  Status checkPeer(int peer) const;  // mutex_ held
+
+  const std::shared_ptr<FaultState> faults_;
+  const std::function<void()> onFault_;
+  const pid_t owner_ = ::getpid();  // a forked child owns nothing of this
+
+  std::shared_ptr<AuthListener> listener_;  // of the process
+  uint64_t service_ = 0;                    // our name at it
+  Secret idSecret_;
+
+  mutable std::mutex mutex_;  // guards all below; taken before a Link's own
+  Event changed_;
+  std::vector<Member> members_;  // empty until the table has come
+  std::vector<PeerState> peers_;
+  std::map<int, std::string> deaths_;            // of peers that are dead: what is told about it
+  std::vector<Connection> connections_;          // all that are open
+  std::vector<std::shared_ptr<Link>> star_;      // rank 0: by rank; others: [0]
+  std::map<int, std::shared_ptr<Link>> direct_;  // used for sending
+  std::map<std::pair<int, uint64_t>, std::deque<std::string>> inbox_;
+  uint64_t gathers_ = 0;                                                       // calls of allGather so far
+  std::map<uint64_t, std::vector<std::optional<std::string>>> contributions_;  // rank 0
+  std::map<uint64_t, std::string> gathered_;                                   // encoded results
+  std::map<uint64_t, std::string> missing_;                                    // answers to kAskFrame
+  bool failureRelayed_ = false;
+  bool faultRaised_ = false;
+  bool leaving_ = false;
+};
+
+}  // namespace tutti

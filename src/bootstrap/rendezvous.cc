@@ -1,0 +1,308 @@
+#include "bootstrap/rendezvous.h"
+
+#include <algorithm>
+
+#include "base/log.h"
+#include "base/random.h"
+#include "base/wire.h"
+
+namespace tutti {
+namespace {
+
+enum : uint16_t { kTableFrame = 16, kErrorFrame = 17 };
+
+constexpr int kMaxRanks = 1 << 20;
+constexpr size_t kMaxAddresses = 64;
+/// An id that nobody uses is forgotten after this time.
+constexpr uint32_t kIdleLimitMs = 24u * 3600 * 1000;
+/// The root answers at the deadline of the rank that gives up first; that rank waits so much longer for it.
+constexpr std::chrono::seconds kGrace{3};
+constexpr std::chrono::seconds kFlushLimit{5};
+/// After a failure, ranks that come so late still hear why; the deadline may end this earlier.
+constexpr uint32_t kLatecomerLimitMs = 20000;
+
+void encodeMember(WireWriter& out, const Member& member) {
+  out.i32(member.rank).string(member.host).i64(member.pid).u64(member.service);
+  out.u8(static_cast<uint8_t>(member.addresses.size()));
+  for (const SocketAddress& address : member.addresses) out.string(address.encode());
+}
+
+bool decodeMember(WireReader& in, Member& member) {
+  member.rank = in.i32();
+  member.host = std::string(in.string());
+  member.pid = in.i64();
+  member.service = in.u64();
+  const size_t count = in.u8();
+  if (count == 0 || count > kMaxAddresses) return false;
+  for (size_t i = 0; i < count && in.ok(); ++i) {
+    std::string_view bytes = in.string();
+    member.addresses.push_back(SocketAddress::decode(bytes));
+    if (!member.addresses.back().isValid()) return false;
+  }
+  return in.ok();
+}
+
+}  // namespace
+
+std::string Member::text() const {
+  if (host.empty()) return fmt::format("rank {}", rank);
+  return fmt::format("rank {} (host {}, pid {})", rank, host, pid);
+}
+
+std::string JoinHello::encode() const {
+  WireWriter out;
+  out.string(version).i32(nranks).u32(limitMs);
+  encodeMember(out, member);
+  return std::move(out).bytes();
+}
+
+Result<JoinHello> JoinHello::decode(std::string_view bytes) {
+  WireReader in(bytes);
+  JoinHello hello;
+  hello.version = std::string(in.string());
+  hello.nranks = in.i32();
+  hello.limitMs = in.u32();
+  if (!decodeMember(in, hello.member) || !in.finished())
+    return remoteError("malformed hello of {} bytes", bytes.size());
+  return hello;
+}
+
+std::string RendezvousTable::encode() const {
+  WireWriter out;
+  out.u64(session).u32(static_cast<uint32_t>(members.size()));
+  for (const Member& member : members) encodeMember(out, member);
+  return std::move(out).bytes();
+}
+
+Result<RendezvousTable> RendezvousTable::decode(std::string_view bytes) {
+  WireReader in(bytes);
+  RendezvousTable table;
+  table.session = in.u64();
+  const uint32_t count = in.u32();
+  for (uint32_t i = 0; i < count && in.ok(); ++i) {
+    Member member;
+    if (!decodeMember(in, member) || member.rank != static_cast<int>(i))
+      return remoteError("malformed rank table");
+    table.members.push_back(std::move(member));
+  }
+  if (!in.finished()) return remoteError("malformed rank table");
+  return table;
+}
+
+std::string rankList(const std::vector<int>& ranks) {
+  std::vector<std::string> parts;
+  for (size_t i = 0; i < ranks.size();) {
+    size_t end = i;
+    while (end + 1 < ranks.size() && ranks[end + 1] == ranks[end] + 1) ++end;
+    if (end >= i + 2) {
+      parts.push_back(fmt::format("{} to {}", ranks[i], ranks[end]));
+      i = end + 1;
+    } else {
+      parts.push_back(std::to_string(ranks[i++]));
+    }
+  }
+  std::string text = ranks.size() == 1 ? "rank " : "ranks ";
+  for (size_t i = 0; i < parts.size(); ++i)
+    text += (i == 0 ? "" : i + 1 == parts.size() ? " and " : ", ") + parts[i];
+  return text;
+}
+
+void setScopes(std::vector<SocketAddress>& addresses, const std::vector<SocketAddress>& own) {
+  uint32_t scope = 0;
+  for (const SocketAddress& address : own)
+    if (scope == 0) scope = address.scope();
+  for (SocketAddress& address : addresses) address.setScope(scope);
+}
+
+Status Root::start(std::shared_ptr<AuthListener> listener, uint64_t id, const Secret& secret) {
+  AuthListener& server = *listener;
+  std::shared_ptr<Root> root(new Root(std::move(listener), id));
+  // Before the service is offered: afterwards the members belong to the service thread.
+  auto timer = ioService().addTimer(std::chrono::milliseconds(kIdleLimitMs), [root] { root->expire(); });
+  if (!timer.isOk()) return timer.status();
+  root->timer_ = *timer;
+  Status status = server.offer(id, secret, [root](AcceptedConnection c) { root->arrive(std::move(c)); });
+  if (!status.isOk()) ioService().remove(root->timer_);
+  return status;
+}
+
+/// Why this rank may not join, beside those that are here; ok when it may.
+Status Root::check(const JoinHello& hello) const {
+  const Member& member = hello.member;
+  if (hello.nranks < 1 || hello.nranks > kMaxRanks)
+    return invalidArgument("{}: nranks is {}", member.text(), hello.nranks);
+  if (member.rank < 0 || member.rank >= hello.nranks)
+    return invalidArgument("{}: the rank is outside 0..{}", member.text(), hello.nranks - 1);
+  for (const auto& [rank, other] : arrivals_) {
+    if (other.hello.version != hello.version)
+      return invalidUsage("{} runs Tutti {}, {} runs {}", other.hello.member.text(), other.hello.version,
+                          member.text(), hello.version);
+    if (other.hello.nranks != hello.nranks)
+      return invalidArgument("{} says that there are {} ranks, {} says {}", other.hello.member.text(),
+                             other.hello.nranks, member.text(), hello.nranks);
+    break;  // those that are here agree with one another
+  }
+  if (const auto same = arrivals_.find(member.rank); same != arrivals_.end()) {
+    const Member& first = same->second.hello.member;
+    return invalidArgument("rank {} came twice: host {}, pid {}, and host {}, pid {}", member.rank,
+                           first.host, first.pid, member.host, member.pid);
+  }
+  return Status::ok();
+}
+
+void Root::arrive(AcceptedConnection connection) {
+  auto hello = JoinHello::decode(connection.payload);
+  if (!hello.isOk()) {
+    logWarn("rendezvous: connection from {} dropped: {}", connection.peer.text(), hello.status().message());
+    return;
+  }
+  // The address that this rank's packets come from is known to work: it goes first.
+  auto& addresses = hello->member.addresses;
+  std::stable_partition(addresses.begin(), addresses.end(),
+                        [&](const SocketAddress& a) { return a.sameHost(connection.peer); });
+  admit(std::move(*hello), std::move(connection));
+}
+
+void Root::admit(JoinHello hello, AcceptedConnection connection) {
+  const int rank = hello.member.rank;
+  Status verdict = failure_.isOk() ? check(hello) : failure_;
+  Link::Callbacks callbacks;
+  callbacks.onFrame = [](uint16_t, const std::string&) {};  // a rank has nothing more to say
+  if (verdict.isOk())
+    callbacks.onClosed = [weak = weak_from_this(), rank](const Status& why) {
+      const auto self = weak.lock();
+      if (self && !self->done_ && self->failure_.isOk())
+        self->fail(remoteError("{} left during initialisation: {}", self->arrivals_[rank].hello.member.text(),
+                               why.message()));
+    };
+  auto link = Link::open(std::move(connection.fd), std::move(callbacks));
+  if (!link.isOk()) {
+    fail(link.status());
+    return;
+  }
+  if (!verdict.isOk()) {
+    if (failure_.isOk()) fail(verdict);
+    refuse(*link);
+    return;
+  }
+  logTrace(Subsystem::bootstrap, "rendezvous: {} of {} came", hello.member.text(), hello.nranks);
+  const uint32_t limitMs = hello.limitMs;
+  const auto total = static_cast<size_t>(hello.nranks);
+  if (arrivals_.empty()) first_ = std::chrono::steady_clock::now();
+  arrivals_[rank] = {std::move(hello), *link};
+  if (arrivals_.size() == total) {
+    complete();
+  } else {
+    setTimer(limitMs);
+  }
+}
+
+/// The rank that gives up first decides: without it the others cannot succeed.
+void Root::setTimer(uint32_t limitMs) {
+  const Deadline limit = Deadline::after(std::chrono::milliseconds(limitMs));
+  if (!(limit < deadline_)) return;
+  ioService().remove(timer_);
+  timer_ = 0;
+  deadline_ = limit;
+  auto timer = ioService().addTimer(std::chrono::milliseconds(limitMs),
+                                    [self = shared_from_this()] { self->expire(); });
+  if (timer.isOk()) {
+    timer_ = *timer;
+  } else {
+    fail(timer.status());
+  }
+}
+
+void Root::expire() {
+  timer_ = 0;
+  if (failure_.isOk() && !arrivals_.empty() && !done_) {
+    const int total = arrivals_.begin()->second.hello.nranks;
+    std::vector<int> missing;
+    for (int rank = 0; rank < total; ++rank)
+      if (arrivals_.find(rank) == arrivals_.end()) missing.push_back(rank);
+    const auto waited =
+        std::chrono::round<std::chrono::seconds>(std::chrono::steady_clock::now() - first_).count();
+    fail(Status(ncclSystemError,
+                fmt::format("{} of {} did not join within {} s (set TUTTI_INIT_TIMEOUT to wait longer)",
+                            rankList(missing), total, waited)));
+  }
+  finish();
+}
+
+void Root::complete() {
+  RendezvousTable table;
+  if (auto session = randomU64(); session.isOk()) {
+    table.session = *session;
+  } else {
+    fail(session.status());
+    return;
+  }
+  for (const auto& [rank, arrival] : arrivals_) table.members.push_back(arrival.hello.member);
+  const std::string body = table.encode();
+  done_ = true;
+  for (const auto& [rank, arrival] : arrivals_) {
+    arrival.link->send(kTableFrame, body).ignore();  // a rank that has gone by now is noticed by its peers
+    arrival.link->finish(kFlushLimit);
+  }
+  logInfo(Subsystem::bootstrap, "rendezvous: all {} ranks came", arrivals_.size());
+  finish();
+}
+
+/// Tells all that are here; those that come later, until the deadline, hear the same.
+void Root::fail(Status why) {
+  failure_ = std::move(why);
+  logWarn("rendezvous failed: {}", failure_.message());
+  for (const auto& [rank, arrival] : arrivals_) refuse(arrival.link);
+  setTimer(kLatecomerLimitMs);
+}
+
+void Root::refuse(const std::shared_ptr<Link>& link) const {
+  WireWriter out;
+  out.u32(static_cast<uint32_t>(failure_.code())).string(failure_.message());
+  link->send(kErrorFrame, out.bytes()).ignore();
+  link->finish(kFlushLimit);
+}
+
+void Root::finish() {
+  const auto self = shared_from_this();
+  done_ = true;
+  ioService().remove(timer_);
+  timer_ = 0;
+  arrivals_.clear();
+  if (!listener_) return;
+  listener_->withdraw(id_);
+  listener_.reset();
+}
+
+Result<RendezvousTable> meet(const UniqueId& id, const JoinHello& hello, Deadline deadline,
+                             const FaultState* faults) {
+  RetryPolicy retry = RetryPolicy::fromParams();
+  // Rank 0 may start any time later; the maker of a unique id was there before the id.
+  retry.untilDeadline = id.kind == UniqueId::Kind::rankZeroServes;
+  std::string where;
+  for (const SocketAddress& address : id.addresses) where += (where.empty() ? "" : ", ") + address.text();
+  auto connected =
+      connectAuthenticated(id.addresses, id.id, id.secret, hello.encode(), deadline, faults, retry);
+  if (!connected.isOk())
+    return std::move(connected).status().withContext("rank {}: reach the rendezvous at {}", hello.member.rank,
+                                                     where);
+  const Deadline patience = deadline.isNever() ? deadline : Deadline::at(deadline.at() + kGrace);
+  auto answer = receiveFrame(connected->get(), Link::kMaxFrame, patience, faults);
+  if (!answer.isOk())
+    return answer.status().withContext("rank {}: wait for the other ranks at the rendezvous {}",
+                                       hello.member.rank, peerAddress(connected->get()).text());
+  if (answer->type == kTableFrame) {
+    auto table = RendezvousTable::decode(answer->body);
+    if (table.isOk() && table->members.size() != static_cast<size_t>(hello.nranks))
+      return remoteError("the rank table has {} entries, expected {}", table->members.size(), hello.nranks);
+    return table;
+  }
+  WireReader in(answer->body);
+  const uint32_t code = in.u32();
+  const std::string message(in.string());
+  if (answer->type != kErrorFrame || !in.finished() || code == ncclSuccess || code >= ncclNumResults)
+    return remoteError("rendezvous: malformed answer of type {}", answer->type);
+  return Status(static_cast<ncclResult_t>(code), message);
+}
+
+}  // namespace tutti
