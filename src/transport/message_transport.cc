@@ -73,6 +73,12 @@ MessageTransport::MessageTransport(const std::vector<PeerInfo>& peers, int rank,
       bell_(bell),
       faults_(std::move(faults)) {}
 
+MessageTransport::Turn::Turn(MessageTransport& transport) : lock_(transport.mutex_, std::defer_lock) {
+  transport.waiting_.fetch_add(1, std::memory_order_relaxed);
+  lock_.lock();
+  transport.waiting_.fetch_sub(1, std::memory_order_relaxed);
+}
+
 Result<std::unique_ptr<MessageTransport>> MessageTransport::listen(const std::vector<PeerInfo>& peers,
                                                                    int rank, const EndpointOptions& options,
                                                                    Doorbell* bell,
@@ -96,7 +102,7 @@ Status MessageTransport::openListener() {
 MessageTransport::~MessageTransport() {
   deliverPending();
   {
-    const std::lock_guard lock(mutex_);
+    const Turn turn(*this);
     closing_ = true;
   }
   if (listener_ && service_ != 0) listener_->withdraw(service_);
@@ -130,7 +136,7 @@ Result<NetLane*> MessageTransport::lane(LaneId id) {
 }
 
 Result<FifoReceiver*> MessageTransport::receiver(int peer, int channel, int port) {
-  const std::lock_guard lock(mutex_);
+  const Turn turn(*this);
   TUTTI_ASSIGN(NetLane* const found, lane({peer, channel, port, false}));
   return static_cast<ReceiveLane*>(found)->user();
 }
@@ -140,7 +146,7 @@ Result<FifoSender*> MessageTransport::sender(int peer, int channel, int port) {
   NetLane* made = nullptr;
   std::vector<std::unique_ptr<AuthConnector>> finished;  // destroyed without the lock, which they may want
   {
-    const std::lock_guard lock(mutex_);
+    const Turn turn(*this);
     for (auto& connector : connectors_)
       if (connector->finished()) finished.push_back(std::move(connector));
     std::erase(connectors_, nullptr);
@@ -155,14 +161,14 @@ Result<FifoSender*> MessageTransport::sender(int peer, int channel, int port) {
                                     RetryPolicy::fromParams(),
                                     [this, made](Result<UniqueFd> fd) { connected(made, std::move(fd)); })
                    .withContext("data connection to {}", describePeer(peer)));
-  const std::lock_guard lock(mutex_);
+  const Turn turn(*this);
   connectors_.push_back(std::move(connector));
   return static_cast<SendLane*>(made)->user();
 }
 
 /// Service thread: a connection that sender() started is up, or cannot be made.
 void MessageTransport::connected(NetLane* lane, Result<UniqueFd> fd) {
-  const std::lock_guard lock(mutex_);
+  const Turn turn(*this);
   if (!fd.isOk()) return raise(lane, fd.status());
   std::string far = peerAddress(fd->get()).text();
   Status status = attach(lane, std::make_unique<SocketSender>(std::move(fd).value(), std::move(far)));
@@ -171,7 +177,7 @@ void MessageTransport::connected(NetLane* lane, Result<UniqueFd> fd) {
 
 /// Service thread: a peer's sender has connected to us.
 void MessageTransport::accepted(AcceptedConnection connection) {
-  const std::lock_guard lock(mutex_);
+  const Turn turn(*this);
   if (closing_) return;
   const std::string far = connection.peer.text();
   Status status = accept(connection);
@@ -247,7 +253,7 @@ void MessageTransport::raise(const NetLane* lane, const Status& status) {
 }
 
 bool MessageTransport::progress() {
-  if (!active_.load(std::memory_order_acquire)) return false;
+  if (!active_.load(std::memory_order_acquire) || waiting_.load(std::memory_order_relaxed) != 0) return false;
   const std::unique_lock lock(mutex_, std::try_to_lock);
   if (!lock.owns_lock()) return false;
   parked_.store(false, std::memory_order_relaxed);
@@ -260,7 +266,7 @@ void MessageTransport::take() { parked_.store(false, std::memory_order_release);
 
 void MessageTransport::park() {
   if (parked_.load(std::memory_order_relaxed)) return;
-  const std::lock_guard lock(mutex_);
+  const Turn turn(*this);
   parkLocked();
 }
 
@@ -274,7 +280,7 @@ void MessageTransport::parkLocked() {
 
 /// Service thread: epoll_ has something.
 void MessageTransport::onServiceThread() {
-  const std::lock_guard lock(mutex_);
+  const Turn turn(*this);
   if (!parked_.load(std::memory_order_acquire)) {
     ioService().modify(watch_, 0);  // the running thread looks itself
     return;
@@ -291,7 +297,7 @@ void MessageTransport::startTick() {
 
 /// Service thread, while a thread has the lanes: is it still there?
 void MessageTransport::onTick() {
-  const std::lock_guard lock(mutex_);
+  const Turn turn(*this);
   tick_ = 0;
   if (closing_ || parked_.load(std::memory_order_relaxed)) return;
   if (rounds_ == roundsSeen_) {
@@ -307,7 +313,7 @@ void MessageTransport::deliverPending() {
   Deadline stuck = Deadline::after(kStuckLimit);
   for (;;) {
     {
-      const std::lock_guard lock(mutex_);
+      const Turn turn(*this);
       if (pumpAll()) stuck = Deadline::after(kStuckLimit);
       const auto waiting = std::count_if(lanes_.begin(), lanes_.end(), [](const auto& entry) {
         return entry.second->pending() && !entry.second->failed();

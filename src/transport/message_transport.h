@@ -96,7 +96,17 @@ class MessageTransport {
   std::shared_ptr<AuthListener> listener_;
   uint64_t service_ = 0;
 
-  std::mutex mutex_;  // guards what follows, and every lane
+  /// Locks for anything but progress(), which polls and would otherwise keep the others waiting for long.
+  class Turn {
+   public:
+    explicit Turn(MessageTransport& transport);
+
+   private:
+    std::unique_lock<std::mutex> lock_;
+  };
+
+  std::atomic<int> waiting_{0};  // threads that want their turn
+  std::mutex mutex_;             // guards what follows, and every lane
   bool closing_ = false;
   std::unordered_map<uint64_t, std::unique_ptr<NetLane>> lanes_;
   std::vector<NetLane*> connected_;
