@@ -69,6 +69,9 @@ class HostExecutor {
   /// and gives that.
   HostRun::State drive(const std::function<HostRun::State()>& advance);
 
+  /// Lets another thread have this core, unless that cost a whole time slice lately. False when it did nothing.
+  bool yieldCore();
+
   Endpoint& endpoint() const { return endpoint_; }
   FaultState& faults() const { return *faults_; }
   const ExecutorOptions& options() const { return options_; }
@@ -85,7 +88,6 @@ class HostExecutor {
   Result<ChannelState*> channel(int number);
   /// The schedule bound to a channel. Cached, so that a call with a known schedule costs a comparison.
   Result<const std::shared_ptr<const BoundSchedule>*> bind(const Launch& launch);
-  bool yieldCore();
   void evictUnused();
   void recycle(HostRun* run);
 
