@@ -73,7 +73,7 @@ Status Communicator::connect(Deadline deadline) {
       endpointOptions(setup_.ranks, static_cast<int>(hosts.size()), control_->secret());
   TUTTI_ASSIGN(endpoint_, Endpoint::create(peers_, setup_.rank, options, *control_, faults_, deadline));
   operators_ = std::make_unique<ReductionOps>(setup_.ranks);
-  planner_ = std::make_unique<Planner>(*endpoint_, static_cast<int>(hosts.size()));
+  TUTTI_ASSIGN(planner_, Planner::create(*endpoint_, static_cast<int>(hosts.size())));
   ExecutorOptions executorOptions;
   executorOptions.wait = WaitPolicy::forRanks(*endpoint_);
   executor_ = std::make_unique<HostExecutor>(*endpoint_, faults_, executorOptions);

@@ -2,6 +2,7 @@
 #pragma once
 
 #pragma GCC visibility push(default)
+#include "cuda_profiler_api.h"
 #include "cuda_runtime_api.h"
 #pragma GCC visibility pop
 

@@ -112,8 +112,9 @@ bool Arena::returnPages(size_t offset, size_t bytes) {
 void Arena::release(size_t offset) {
   const auto found = allocations_.find(offset);
   if (found == allocations_.end()) return;
-  size_t size = found->second.reserved;
-  if (size >= kReturnBytes) returnPages(offset, size);
+  const size_t size = found->second.reserved;
+  // What another process allocated is its to give back.
+  if (size >= kReturnBytes && found->second.kind != MemoryKind::imported) returnPages(offset, size);
   auto [hole, isNew] = holes_.emplace(offset, size);
   (void)isNew;
   allocations_.erase(found);

@@ -116,7 +116,8 @@ TEST_P(Ranks, RandomMixesNeedNoBarrierBetweenCalls) {
   std::vector<std::mt19937_64> delays;
   for (int r = 0; r < ranks; ++r) delays.emplace_back(static_cast<uint64_t>(r));
   test::runInThreads(team, data, [&](int rank, size_t) {
-    if (delays[static_cast<size_t>(rank)]() % 40 == 0) std::this_thread::sleep_for(std::chrono::microseconds(300));
+    if (delays[static_cast<size_t>(rank)]() % 40 == 0)
+      std::this_thread::sleep_for(std::chrono::microseconds(300));
   });
   expectRight(data);
 }

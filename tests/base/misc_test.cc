@@ -1,0 +1,73 @@
+#include <gmock/gmock.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+
+#include "base/backoff.h"
+#include "base/base_test.h"
+#include "base/event.h"
+#include "base/identity.h"
+
+namespace tutti::testing {
+namespace {
+
+TEST(Event, WakesSleepersAndForgetsNothing) {
+  Event event;
+  std::atomic<bool> flag{false};
+  std::thread waker([&] {
+    std::this_thread::sleep_for(20ms);
+    flag = true;
+    event.notify();
+  });
+  const auto start = std::chrono::steady_clock::now();
+  for (;;) {
+    const uint32_t ticket = event.ticket();
+    if (flag) break;
+    event.wait(ticket, 10s);
+  }
+  EXPECT_LT(std::chrono::steady_clock::now() - start, 5s);
+  waker.join();
+  const uint32_t ticket = event.ticket();
+  event.notify();
+  event.wait(ticket, 10s);  // notified after the ticket was taken: returns at once
+  EXPECT_LT(std::chrono::steady_clock::now() - start, 5s);
+}
+
+TEST(Event, ReturnsAtItsLimit) {
+  Event event;
+  const auto start = std::chrono::steady_clock::now();
+  event.wait(event.ticket(), 20ms);
+  event.wait(event.ticket(), 0ms);
+  EXPECT_GE(std::chrono::steady_clock::now() - start, 15ms);
+}
+
+TEST(Backoff, SaysWhenSpinningMakesNoSense) {
+  Backoff backoff(3, 2);
+  for (int i = 0; i < 4; ++i) backoff.pause();
+  EXPECT_FALSE(backoff.exhausted());
+  backoff.pause();
+  EXPECT_TRUE(backoff.exhausted());
+  backoff.reset();
+  EXPECT_FALSE(backoff.exhausted());
+}
+
+TEST(Identity, HostIdentityIsStableAndCanBeChosen) {
+  EXPECT_EQ(hostIdentity(), hostIdentity());
+  EXPECT_THAT(hostIdentity(), ::testing::StartsWith(hostName() + "/"));
+  const ScopedEnv chosen("NCCL_HOSTID", "rack7");
+  EXPECT_EQ(hostIdentity(), "rack7");
+}
+
+TEST(Identity, AForkedChildIsAnotherProcess) {
+  const uint64_t mine = *processToken();
+  EXPECT_EQ(*processToken(), mine);
+  const pid_t pid = ::fork();
+  if (pid == 0) ::_exit(*processToken() != mine ? 0 : 1);
+  int status = 0;
+  ::waitpid(pid, &status, 0);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
+}  // namespace
+}  // namespace tutti::testing

@@ -1,0 +1,92 @@
+// What the tests of the host runtime share.
+#pragma once
+
+#include <cuda_runtime.h>
+#include <dirent.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdio>
+#include <mutex>
+#include <string>
+#include <thread>
+
+#include "base/host_runtime.h"
+
+extern "C" const tuttiHostRuntime_v1* tuttiHostRuntime_v1_get(void);
+
+#define ASSERT_CUDA(call) ASSERT_EQ(call, cudaSuccess)
+#define EXPECT_CUDA(call) EXPECT_EQ(call, cudaSuccess)
+
+/// Holds a stream's worker until it is opened.
+class Gate {
+ public:
+  ~Gate() { open(); }
+  void open() {
+    const std::lock_guard lock(mutex_);
+    isOpen_ = true;
+    changed_.notify_all();
+  }
+  void pass() {
+    std::unique_lock lock(mutex_);
+    reached_ = true;
+    changed_.notify_all();
+    changed_.wait(lock, [&] { return isOpen_; });
+  }
+  void awaitReached() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return reached_; });
+  }
+  /// As a host function.
+  static void run(void* gate) { static_cast<Gate*>(gate)->pass(); }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool isOpen_ = false;
+  bool reached_ = false;
+};
+
+/// Enqueues a gate: what comes after it on the stream waits until it is opened.
+inline void block(cudaStream_t stream, Gate& gate) {
+  ASSERT_CUDA(cudaLaunchHostFunc(stream, Gate::run, &gate));
+}
+
+inline void settle() { std::this_thread::sleep_for(std::chrono::milliseconds(30)); }
+
+inline int entriesIn(const char* folder) {
+  int count = 0;
+  DIR* dir = ::opendir(folder);
+  if (!dir) return -1;
+  while (::readdir(dir)) ++count;
+  ::closedir(dir);
+  return count;
+}
+inline int openDescriptors() { return entriesIn("/proc/self/fd"); }
+inline int threads() { return entriesIn("/proc/self/task"); }
+
+struct Outcome {
+  int status = -1;     // exit status, or 128 + signal
+  std::string output;  // stdout and stderr
+};
+
+/// Runs a shell command.
+inline Outcome runCommand(const std::string& command) {
+  Outcome outcome;
+  FILE* pipe = ::popen((command + " 2>&1").c_str(), "r");
+  if (!pipe) return outcome;
+  char buffer[4096];
+  while (const size_t n = std::fread(buffer, 1, sizeof buffer, pipe)) outcome.output.append(buffer, n);
+  const int status = ::pclose(pipe);
+  outcome.status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  return outcome;
+}
+
+#ifdef HOSTRT_HELPER
+inline Outcome runHelper(const std::string& arguments, const std::string& environment = "") {
+  return runCommand(environment + " timeout 20 " HOSTRT_HELPER " " + arguments);
+}
+#endif

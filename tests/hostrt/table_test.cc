@@ -1,0 +1,246 @@
+#include <cerrno>
+#include <vector>
+
+#include "hostrt/support.h"
+
+namespace {
+
+const tuttiHostRuntime_v1& table() { return *tuttiHostRuntime_v1_get(); }
+
+/// A task that notes its number, after a gate if it has one.
+struct Task {
+  std::vector<int>* order;
+  int number;
+  Gate* gate = nullptr;
+  std::atomic<int> ran{0};
+  std::atomic<int> released{0};
+  tuttiStreamTask get() {
+    return {[](void* context) {
+              auto* self = static_cast<Task*>(context);
+              if (self->gate) self->gate->pass();
+              self->order->push_back(self->number);
+              ++self->ran;
+            },
+            [](void* context) {
+              auto* self = static_cast<Task*>(context);
+              EXPECT_EQ(self->ran, 1);
+              ++self->released;
+            },
+            this};
+  }
+};
+
+class Table : public testing::Test {
+ protected:
+  void SetUp() override { ASSERT_CUDA(cudaStreamCreate(&stream)); }
+  void TearDown() override { EXPECT_CUDA(cudaStreamDestroy(stream)); }
+  cudaStream_t stream = nullptr;
+  std::vector<int> order;  // written by one stream's worker at a time
+};
+
+using Numbers = std::vector<int>;
+
+}  // namespace
+
+TEST_F(Table, NamesItsSizeAndVersion) {
+  EXPECT_EQ(table().size, sizeof(tuttiHostRuntime_v1));
+  EXPECT_EQ(table().version, 1u);
+}
+
+TEST_F(Table, SharesDevicesWithTheApi) {
+  int value = 0;
+  ASSERT_EQ(table().deviceCount(&value), 0);
+  EXPECT_EQ(value, 8);
+  ASSERT_EQ(table().setCurrentDevice(6), 0);
+  ASSERT_CUDA(cudaGetDevice(&value));
+  EXPECT_EQ(value, 6);
+  EXPECT_EQ(table().setCurrentDevice(8), ENODEV);
+  ASSERT_EQ(table().currentDevice(&value), 0);
+  EXPECT_EQ(value, 6);
+  ASSERT_EQ(table().streamDevice(nullptr, &value), 0);
+  EXPECT_EQ(value, 6);
+  ASSERT_EQ(table().streamDevice(stream, &value), 0);
+  EXPECT_EQ(value, 0);
+  ASSERT_EQ(table().setCurrentDevice(0), 0);
+}
+
+TEST_F(Table, SharesMemoryWithTheApi) {
+  void* pointer = nullptr;
+  ASSERT_EQ(table().memoryAllocate(4, 100000, &pointer), 0);
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(pointer) % 4096, 0u);
+  cudaPointerAttributes attributes;
+  ASSERT_CUDA(cudaPointerGetAttributes(&attributes, pointer));
+  EXPECT_EQ(attributes.type, cudaMemoryTypeDevice);
+  EXPECT_EQ(attributes.device, 4);
+  ASSERT_EQ(table().memoryFree(pointer), 0);
+  EXPECT_EQ(table().memoryFree(nullptr), 0);
+  EXPECT_EQ(table().memoryAllocate(99, 1, &pointer), ENODEV);
+  EXPECT_EQ(table().memoryAllocate(0, size_t{1} << 60, &pointer), ENOMEM);
+}
+
+TEST_F(Table, AnOccupationHoldsLaterWorkBack) {
+  void* occupation = nullptr;
+  ASSERT_EQ(table().streamTryBegin(stream, &occupation), 0);
+  void* second = nullptr;
+  EXPECT_EQ(table().streamTryBegin(stream, &second), EBUSY);
+  EXPECT_EQ(table().streamQuery(stream), EBUSY);
+  Task task{&order, 1};
+  ASSERT_EQ(table().streamEnqueue(stream, task.get()), 0);
+  settle();
+  EXPECT_EQ(task.ran, 0);
+  order.push_back(0);
+  table().streamEnd(occupation);
+  ASSERT_EQ(table().streamSynchronize(stream), 0);
+  EXPECT_EQ(order, (Numbers{0, 1}));
+  EXPECT_EQ(task.released, 1);
+  EXPECT_EQ(table().streamQuery(stream), 0);
+}
+
+TEST_F(Table, AHandedOffTaskGoesBeforeWhatWasEnqueuedMeanwhile) {
+  void* occupation = nullptr;
+  ASSERT_EQ(table().streamTryBegin(stream, &occupation), 0);
+  Gate gate;
+  Task rest{&order, 1, &gate};
+  Task later{&order, 2};
+  ASSERT_EQ(table().streamEnqueue(stream, later.get()), 0);
+  table().streamHandOff(occupation, rest.get());
+  gate.awaitReached();
+  EXPECT_EQ(later.ran, 0);
+  EXPECT_EQ(table().streamQuery(stream), EBUSY);
+  void* second = nullptr;
+  EXPECT_EQ(table().streamTryBegin(stream, &second), EBUSY);
+  gate.open();
+  ASSERT_EQ(table().streamSynchronize(stream), 0);
+  EXPECT_EQ(order, (Numbers{1, 2}));
+  EXPECT_EQ(rest.released, 1);
+}
+
+TEST_F(Table, SynchronizeCoversAHandedOffTask) {
+  for (int i = 0; i < 200; ++i) {
+    void* occupation = nullptr;
+    ASSERT_EQ(table().streamTryBegin(stream, &occupation), 0) << "round " << i;
+    Task rest{&order, i};
+    table().streamHandOff(occupation, rest.get());
+    ASSERT_EQ(table().streamSynchronize(stream), 0);
+    ASSERT_EQ(rest.ran, 1);
+    ASSERT_EQ(rest.released, 1);
+  }
+}
+
+TEST_F(Table, TryBeginNeedsEverythingThatTheStreamWaitsFor) {
+  cudaStream_t free;
+  ASSERT_CUDA(cudaStreamCreateWithFlags(&free, cudaStreamNonBlocking));
+  void* occupation = nullptr;
+  {
+    Gate gate;
+    block(stream, gate);
+    EXPECT_EQ(table().streamTryBegin(nullptr, &occupation), EBUSY) << "a blocking stream is busy";
+    ASSERT_EQ(table().streamTryBegin(free, &occupation), 0);
+    table().streamEnd(occupation);
+    gate.open();
+    ASSERT_CUDA(cudaStreamSynchronize(stream));
+  }
+  ASSERT_EQ(table().streamTryBegin(nullptr, &occupation), 0);
+  void* other = nullptr;
+  EXPECT_EQ(table().streamTryBegin(stream, &other), EBUSY) << "the legacy stream is busy";
+  ASSERT_EQ(table().streamTryBegin(free, &other), 0);
+  table().streamEnd(other);
+  Task task{&order, 7};
+  ASSERT_EQ(table().streamEnqueue(stream, task.get()), 0);
+  settle();
+  EXPECT_EQ(task.ran, 0);
+  table().streamEnd(occupation);
+  ASSERT_CUDA(cudaStreamSynchronize(stream));
+  EXPECT_EQ(task.ran, 1);
+  ASSERT_CUDA(cudaStreamDestroy(free));
+}
+
+TEST_F(Table, WaitsForEventsBeforeItLetsABegin) {
+  cudaStream_t other;
+  cudaEvent_t event;
+  ASSERT_CUDA(cudaStreamCreateWithFlags(&other, cudaStreamNonBlocking));
+  ASSERT_CUDA(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
+  Gate gate;
+  block(other, gate);
+  ASSERT_CUDA(cudaEventRecord(event, other));
+  ASSERT_CUDA(cudaStreamWaitEvent(stream, event));
+  void* occupation = nullptr;
+  EXPECT_EQ(table().streamTryBegin(stream, &occupation), EBUSY);
+  Task task{&order, 1};
+  ASSERT_EQ(table().streamEnqueue(stream, task.get()), 0);
+  settle();
+  EXPECT_EQ(task.ran, 0);
+  gate.open();
+  ASSERT_EQ(table().streamSynchronize(stream), 0);
+  EXPECT_EQ(task.ran, 1);
+  ASSERT_CUDA(cudaEventDestroy(event));
+  ASSERT_CUDA(cudaStreamDestroy(other));
+}
+
+TEST_F(Table, ApiWorkComesAfterAnOccupation) {
+  void* occupation = nullptr;
+  ASSERT_EQ(table().streamTryBegin(stream, &occupation), 0);
+  char* memory = nullptr;
+  ASSERT_CUDA(cudaMalloc(&memory, 64));
+  memory[0] = 1;
+  ASSERT_CUDA(cudaMemsetAsync(memory, 2, 64, stream));
+  cudaEvent_t event;
+  ASSERT_CUDA(cudaEventCreate(&event));
+  ASSERT_CUDA(cudaEventRecord(event, stream));
+  EXPECT_EQ(cudaEventQuery(event), cudaErrorNotReady);
+  EXPECT_EQ(memory[0], 1);
+  table().streamEnd(occupation);
+  ASSERT_CUDA(cudaEventSynchronize(event));
+  EXPECT_EQ(memory[0], 2);
+  ASSERT_CUDA(cudaEventDestroy(event));
+  ASSERT_CUDA(cudaFree(memory));
+}
+
+TEST_F(Table, DestroyedStreamsRunAndReleaseTheirTasks) {
+  cudaStream_t gone;
+  ASSERT_CUDA(cudaStreamCreate(&gone));
+  Gate gate;
+  Task first{&order, 1, &gate};
+  Task second{&order, 2};
+  ASSERT_EQ(table().streamEnqueue(gone, first.get()), 0);
+  ASSERT_EQ(table().streamEnqueue(gone, second.get()), 0);
+  ASSERT_CUDA(cudaStreamDestroy(gone));
+  EXPECT_EQ(table().streamEnqueue(gone, first.get()), EINVAL);
+  gate.open();
+  ASSERT_CUDA(cudaDeviceSynchronize());
+  EXPECT_EQ(first.released, 1);
+  EXPECT_EQ(second.released, 1);
+}
+
+TEST_F(Table, WrongArgumentsGetAnErrno) {
+  void* occupation = nullptr;
+  int onStack = 0;
+  EXPECT_EQ(table().streamTryBegin(&onStack, &occupation), EINVAL);
+  EXPECT_EQ(table().streamEnqueue(stream, {}), EINVAL);
+  EXPECT_EQ(table().streamQuery(reinterpret_cast<void*>(0x99)), EINVAL);
+  EXPECT_EQ(table().streamSynchronize(reinterpret_cast<void*>(0x99)), EINVAL);
+}
+
+TEST_F(Table, OccupationsExcludeEachOtherAcrossThreads) {
+  int inside = 0;  // no atomic: the occupation is the lock
+  int total = 0;
+  std::vector<std::thread> all;
+  for (int t = 0; t < 4; ++t) {
+    all.emplace_back([&] {
+      for (int done = 0; done < 500;) {
+        void* occupation = nullptr;
+        if (table().streamTryBegin(stream, &occupation) != 0) {
+          std::this_thread::yield();
+          continue;
+        }
+        EXPECT_EQ(++inside, 1);
+        ++total;
+        --inside;
+        table().streamEnd(occupation);
+        ++done;
+      }
+    });
+  }
+  for (std::thread& thread : all) thread.join();
+  EXPECT_EQ(total, 2000);
+}
