@@ -24,7 +24,6 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 using std::chrono::steady_clock;
 
-Deadline soon() { return Deadline::after(seconds(20)); }
 std::string ownHost(int rank) { return "host-" + std::to_string(rank); }
 void eachOnItsOwnHost(PeerInfo& peer) { peer.hostId = peer.hostName = ownHost(peer.rank); }
 
