@@ -231,6 +231,8 @@ Outcome Worker::timeTogether() {
   if (options_.perIteration) {
     events_.clear();
     for (int i = 0; i < count_; ++i) {
+      // An event belongs to the device of its stream.
+      cudaSetDevice(ranks_[i].device);
       events_.push_back(std::make_unique<EventList>());
       const auto events = static_cast<size_t>(options_.iterations) + 1;
       if (const Outcome outcome = events_.back()->create(events); !outcome.isOk()) return outcome;

@@ -130,13 +130,15 @@ TEST_P(BetweenProcesses, AnIdleCommunicatorUsesNoProcessorTime) {
   });
   for (int rank = 0; rank < ranks.size(); ++rank) {
     const std::string milliseconds = ranks[rank].expectLine("used ", in(20s));
-    if (!milliseconds.empty()) EXPECT_LT(std::stod(milliseconds), 5) << "of 1000 ms, rank " << rank;
+    if (!milliseconds.empty()) {
+      EXPECT_LT(std::stod(milliseconds), 5) << "of 1000 ms, rank " << rank;
+    }
   }
   ranks.expectSuccess(10s);
 }
 
 INSTANTIATE_TEST_SUITE_P(Paths, BetweenProcesses, testing::Values(Path::sharedMemory, Path::sockets),
-                         [](const auto& info) { return std::string(nameOf(info.param)); });
+                         [](const auto& each) { return std::string(nameOf(each.param)); });
 
 }  // namespace
 }  // namespace tutti::system_test
