@@ -1,5 +1,4 @@
 #include <gmock/gmock.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -50,6 +49,11 @@ TEST(Backoff, SaysWhenSpinningMakesNoSense) {
   EXPECT_TRUE(backoff.exhausted());
   backoff.reset();
   EXPECT_FALSE(backoff.exhausted());
+}
+
+TEST(Identity, HostNameIsShort) {
+  EXPECT_FALSE(hostName().empty());
+  EXPECT_EQ(hostName().find('.'), std::string::npos);
 }
 
 }  // namespace
