@@ -19,8 +19,9 @@
 #include <vector>
 
 #include "base/fault_state.h"
+#include "base/identity.h"
 #include "base/oob.h"
-#include "topology/host_identity.h"
+
 #include "transport/endpoint.h"
 
 namespace tutti::test {
@@ -123,7 +124,7 @@ inline std::vector<int> runForked(const std::vector<std::vector<int>>& processes
     for (const int rank : process) {
       threads.emplace_back([&, rank] {
         MeshOob oob(mesh[static_cast<size_t>(rank)], rank);
-        const uint64_t token = processToken();
+        const uint64_t token = *processToken();
         std::string mine(reinterpret_cast<const char*>(&token), sizeof(token));
         auto tokens = oob.allGather(mine, Deadline::after(std::chrono::seconds(20)));
         ASSERT_TRUE(tokens.isOk()) << tokens.status().message();
