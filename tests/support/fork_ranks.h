@@ -101,6 +101,12 @@ struct ForkedRank {
   MeshOob& oob;
 };
 
+/// Failures so far in the running test: a forked child counts from what it inherited.
+inline int testResults() {
+  const auto* info = testing::UnitTest::GetInstance()->current_test_info();
+  return info == nullptr ? 0 : info->result()->total_part_count();
+}
+
 /// Runs `body` for every rank; `processes[p]` are the ranks of process p. `hostOf(rank)` names the rank's
 /// host. Returns how each process ended (waitpid's status); failed expectations give exit code 1.
 inline std::vector<int> runForked(const std::vector<std::vector<int>>& processes,
@@ -109,6 +115,7 @@ inline std::vector<int> runForked(const std::vector<std::vector<int>>& processes
   int ranks = 0;
   for (const auto& process : processes) ranks += static_cast<int>(process.size());
   const OobMesh mesh = makeMesh(ranks);
+  const int resultsBefore = testResults();
   std::vector<pid_t> children;
   std::fflush(nullptr);
   for (const auto& process : processes) {
@@ -140,7 +147,7 @@ inline std::vector<int> runForked(const std::vector<std::vector<int>>& processes
     }
     for (auto& thread : threads) thread.join();
     std::fflush(nullptr);
-    ::_exit(testing::Test::HasFailure() ? 1 : 0);
+    ::_exit(testResults() > resultsBefore ? 1 : 0);
   }
   for (const auto& row : mesh)
     for (const int fd : row) ::close(fd);
