@@ -217,8 +217,8 @@ Status MessageTransport::attach(NetLane* lane, std::unique_ptr<NetConnection> co
   if (parked_) {
     pumpAll();
     ioService().modify(watch_, EPOLLIN);
-  } else {
-    bell_->ring();  // the running thread may be between progress() and its sleep
+  } else if (!ticking_) {
+    startTick();  // the thread that took the lanes may be gone
   }
   return Status::ok();
 }
@@ -268,7 +268,7 @@ bool MessageTransport::progress() {
 void MessageTransport::take() { parked_.store(false, std::memory_order_release); }
 
 void MessageTransport::park() {
-  if (parked_.load(std::memory_order_relaxed)) return;
+  // Also when parked already: the caller may have published since, and nobody else would notice.
   const Turn turn(*this);
   parkLocked();
 }
