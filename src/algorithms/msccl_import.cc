@@ -12,9 +12,6 @@ namespace {
 
 using Type = MscclStep::Type;
 
-bool reads(Type type) { return type != Type::r && type != Type::rcs && type != Type::nop; }
-bool writes(Type type) { return type != Type::s && type != Type::rrs && type != Type::nop; }
-
 /// A piece of the GPU's memory by the file's names, after i and o have become one where they are.
 struct Chunk {
   char buffer;
@@ -90,8 +87,8 @@ class Translator {
       for (const MscclStep& step : gpu_.blocks[b].steps)
         for (int32_t k = 0; k < step.count; ++k) {
           const auto lane = static_cast<int32_t>(b);
-          if (reads(step.type)) visit(lane, chunk(step.srcBuffer, step.srcOffset + k), false);
-          if (writes(step.type)) visit(lane, chunk(step.dstBuffer, step.dstOffset + k), true);
+          if (readsMemory(step.type)) visit(lane, chunk(step.srcBuffer, step.srcOffset + k), false);
+          if (writesMemory(step.type)) visit(lane, chunk(step.dstBuffer, step.dstOffset + k), true);
         }
   }
 
@@ -168,8 +165,8 @@ class Translator {
         lanes.insert(home->second.lane);
     };
     for (int32_t k = 0; k < step.count; ++k) {
-      if (reads(step.type)) add(chunk(step.srcBuffer, step.srcOffset + k));
-      if (writes(step.type)) add(chunk(step.dstBuffer, step.dstOffset + k));
+      if (readsMemory(step.type)) add(chunk(step.srcBuffer, step.srcOffset + k));
+      if (writesMemory(step.type)) add(chunk(step.dstBuffer, step.dstOffset + k));
     }
     return lanes;
   }
@@ -230,12 +227,12 @@ class Translator {
     const int32_t port = block.channel;
     Location src;
     Location dst;
-    if (reads(step.type)) src = source(chunk(step.srcBuffer, step.srcOffset + k));
+    if (readsMemory(step.type)) src = source(chunk(step.srcBuffer, step.srcOffset + k));
     // A local reduction reads its destination too: as input up to the first write, so it needs the home
     // filled.
     const Location reducedInto =
         step.type == Type::re ? source(chunk(step.dstBuffer, step.dstOffset + k)) : Location{};
-    if (writes(step.type)) dst = target(chunk(step.dstBuffer, step.dstOffset + k));
+    if (writesMemory(step.type)) dst = target(chunk(step.dstBuffer, step.dstOffset + k));
     switch (step.type) {
       case Type::s:
         lane.send(to, src, port);

@@ -127,14 +127,6 @@ std::optional<MscclStep::Type> typeOf(std::string_view name) {
   return static_cast<MscclStep::Type>(found - kNames.begin());
 }
 
-bool reads(MscclStep::Type type) {
-  using enum MscclStep::Type;
-  return type != r && type != rcs && type != nop;
-}
-bool writes(MscclStep::Type type) {
-  using enum MscclStep::Type;
-  return type != s && type != rrs && type != nop;
-}
 bool receivesMessage(MscclStep::Type type) {
   using enum MscclStep::Type;
   return type == r || type == rcs || type == rrs || type == rrc || type == rrcs;
@@ -181,9 +173,9 @@ Status parseStep(const Element& element, const MscclGpu& gpu, const MscclBlock& 
 
   TUTTI_TRY(element.number<int32_t>("cnt", 1, kMscclMaxChunks, &step->count));
   // The buffer of the other side is named too, as a comment for the reader: it is not ours to check.
-  if (reads(step->type))
+  if (readsMemory(step->type))
     TUTTI_TRY(parseBuffer(element, "srcbuf", "srcoff", gpu, step->count, &step->srcBuffer, &step->srcOffset));
-  if (writes(step->type))
+  if (writesMemory(step->type))
     TUTTI_TRY(parseBuffer(element, "dstbuf", "dstoff", gpu, step->count, &step->dstBuffer, &step->dstOffset));
   if (receivesMessage(step->type) && block.recvPeer < 0)
     return element.error("type {} receives, but the thread block has no recv peer", type);

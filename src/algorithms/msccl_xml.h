@@ -26,6 +26,15 @@ struct MscclStep {
   int32_t line = 0;
 };
 
+inline bool readsMemory(MscclStep::Type type) {
+  using enum MscclStep::Type;
+  return type != r && type != rcs && type != nop;
+}
+inline bool writesMemory(MscclStep::Type type) {
+  using enum MscclStep::Type;
+  return type != s && type != rrs && type != nop;
+}
+
 /// One <tb>: steps that run in order, with one peer to send to and one to receive from (-1: none).
 struct MscclBlock {
   int32_t sendPeer = -1;

@@ -10,7 +10,7 @@
 namespace tutti {
 namespace {
 
-constexpr std::chrono::milliseconds kAttemptLimit{10000};
+constexpr std::chrono::milliseconds kConnectLimit{10000};
 
 /// What came in place of a frame, for people: printable characters as they are.
 std::string printable(std::string_view bytes) {
@@ -132,8 +132,8 @@ Result<UniqueFd> connectAuthenticated(const std::vector<SocketAddress>& addresse
   for (int64_t round = 0;; ++round) {
     // The first rounds are quick, so that an address that leads nowhere costs little when there are others.
     const auto patience = left.size() == 1
-                              ? kAttemptLimit
-                              : std::min(kAttemptLimit, std::chrono::milliseconds(1000) * (round + 1));
+                              ? kConnectLimit
+                              : std::min(kConnectLimit, std::chrono::milliseconds(1000) * (round + 1));
     std::vector<SocketAddress> again;
     for (const SocketAddress& address : left) {
       const Deadline limit = std::min(deadline, Deadline::after(patience));

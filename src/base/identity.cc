@@ -1,6 +1,14 @@
 #include "base/identity.h"
 
+#include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
+
+#include <mutex>
+
+#include "base/params.h"
+#include "base/random.h"
+#include "base/unique_fd.h"
 
 namespace tutti {
 
@@ -9,6 +17,33 @@ std::string hostName() {
   if (::gethostname(name, sizeof name - 1) != 0 || name[0] == '\0') return "unknown";
   const std::string host = name;
   return host.substr(0, host.find('.'));
+}
+
+std::string hostIdentity() {
+  if (std::string chosen = params().hostId(); !chosen.empty()) return chosen;
+  std::string boot;
+  if (const UniqueFd fd(::open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC)); fd) {
+    char text[64];
+    const ssize_t got = ::read(fd.get(), text, sizeof text);
+    if (got > 0) boot.assign(text, static_cast<size_t>(got));
+    while (!boot.empty() && boot.back() == '\n') boot.pop_back();
+  }
+  // Containers with equal host names on one machine differ in their network namespace.
+  struct stat net {};
+  const bool known = ::stat("/proc/self/ns/net", &net) == 0;
+  return fmt::format("{}/{}/{}", hostName(), boot, known ? std::to_string(net.st_ino) : "");
+}
+
+Result<uint64_t> processToken() {
+  static std::mutex* const kMutex = new std::mutex;
+  static pid_t owner = 0;
+  static uint64_t token = 0;
+  const std::lock_guard lock(*kMutex);
+  if (owner != ::getpid()) {
+    TUTTI_ASSIGN(token, randomU64());
+    owner = ::getpid();
+  }
+  return token;
 }
 
 }  // namespace tutti

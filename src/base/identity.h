@@ -1,11 +1,19 @@
-// What this machine is called.
+// Who this process is, as other ranks see it.
 #pragma once
 
+#include <cstdint>
 #include <string>
+
+#include "base/status.h"
 
 namespace tutti {
 
-/// Host name up to the first dot; "unknown" when the system does not tell.
+/// Host name up to the first dot.
 std::string hostName();
+/// NCCL_HOSTID where it is set; else host name, boot id and network namespace together. Processes with equal
+/// values may share memory.
+std::string hostIdentity();
+/// Random, the same for all ranks of this process, another one in a forked child.
+Result<uint64_t> processToken();
 
 }  // namespace tutti

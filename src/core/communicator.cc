@@ -88,7 +88,7 @@ Status Communicator::connect(Deadline deadline) {
 
 Status Communicator::exchangePeers(Deadline deadline) {
   PeerInfo mine;
-  const HostIdentity host = hostIdentity();
+  TUTTI_ASSIGN(const HostIdentity host, thisProcess());
   mine.rank = setup_.rank;
   mine.hostName = host.hostName;
   mine.hostId = host.hostId;

@@ -1,7 +1,5 @@
 #include "hostrt/device.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <charconv>
 #include <cstdlib>
@@ -27,11 +25,7 @@ int configuredSlots() {
   if (!text || !*text) return 8;
   int count = 0;
   if (parseNumber(text, &count) && count >= 0 && count <= kMaxDevices) return count;
-  // Not warn(): that asks for the current device, which asks for the devices.
-  const std::string line =
-      fmt::format("tutti: TUTTI_HOST_DEVICES={}: expected a number from 0 to {}; no device is available\n",
-                  text, kMaxDevices);
-  if (::write(STDERR_FILENO, line.data(), line.size()) < 0) return 0;
+  warn("TUTTI_HOST_DEVICES={}: expected a number from 0 to {}; no device is available", text, kMaxDevices);
   return 0;
 }
 

@@ -84,128 +84,87 @@ void fillProperties(const Device& device, cudaDeviceProp* p) {
   p->deviceNumaId = p->hostNumaId = -1;
 }
 
-/// False for attributes that the runtime does not know.
+struct IntAttribute {
+  cudaDeviceAttr attr;
+  int cudaDeviceProp::*field;
+};
+struct SizeAttribute {
+  cudaDeviceAttr attr;
+  size_t cudaDeviceProp::*field;
+};
+struct ConstantAttribute {
+  cudaDeviceAttr attr;
+  int value;
+};
+
+constexpr IntAttribute kIntAttributes[] = {
+    {cudaDevAttrMaxThreadsPerBlock, &cudaDeviceProp::maxThreadsPerBlock},
+    {cudaDevAttrWarpSize, &cudaDeviceProp::warpSize},
+    {cudaDevAttrMaxRegistersPerBlock, &cudaDeviceProp::regsPerBlock},
+    {cudaDevAttrMaxRegistersPerMultiprocessor, &cudaDeviceProp::regsPerMultiprocessor},
+    {cudaDevAttrMultiProcessorCount, &cudaDeviceProp::multiProcessorCount},
+    {cudaDevAttrMaxThreadsPerMultiProcessor, &cudaDeviceProp::maxThreadsPerMultiProcessor},
+    {cudaDevAttrMaxBlocksPerMultiprocessor, &cudaDeviceProp::maxBlocksPerMultiProcessor},
+    {cudaDevAttrGlobalMemoryBusWidth, &cudaDeviceProp::memoryBusWidth},
+    {cudaDevAttrL2CacheSize, &cudaDeviceProp::l2CacheSize},
+    {cudaDevAttrAsyncEngineCount, &cudaDeviceProp::asyncEngineCount},
+    {cudaDevAttrPciBusId, &cudaDeviceProp::pciBusID},
+    {cudaDevAttrPciDeviceId, &cudaDeviceProp::pciDeviceID},
+    {cudaDevAttrPciDomainId, &cudaDeviceProp::pciDomainID},
+    {cudaDevAttrComputeCapabilityMajor, &cudaDeviceProp::major},
+    {cudaDevAttrComputeCapabilityMinor, &cudaDeviceProp::minor},
+    {cudaDevAttrNumaId, &cudaDeviceProp::deviceNumaId},
+    {cudaDevAttrHostNumaId, &cudaDeviceProp::hostNumaId},
+    {cudaDevAttrIntegrated, &cudaDeviceProp::integrated},
+    {cudaDevAttrCanMapHostMemory, &cudaDeviceProp::canMapHostMemory},
+    {cudaDevAttrConcurrentKernels, &cudaDeviceProp::concurrentKernels},
+    {cudaDevAttrUnifiedAddressing, &cudaDeviceProp::unifiedAddressing},
+    {cudaDevAttrStreamPrioritiesSupported, &cudaDeviceProp::streamPrioritiesSupported},
+    {cudaDevAttrManagedMemory, &cudaDeviceProp::managedMemory},
+    {cudaDevAttrHostNativeAtomicSupported, &cudaDeviceProp::hostNativeAtomicSupported},
+    {cudaDevAttrPageableMemoryAccess, &cudaDeviceProp::pageableMemoryAccess},
+    {cudaDevAttrConcurrentManagedAccess, &cudaDeviceProp::concurrentManagedAccess},
+    {cudaDevAttrCanUseHostPointerForRegisteredMem, &cudaDeviceProp::canUseHostPointerForRegisteredMem},
+    {cudaDevAttrHostRegisterSupported, &cudaDeviceProp::hostRegisterSupported},
+    {cudaDevAttrHostRegisterReadOnlySupported, &cudaDeviceProp::hostRegisterReadOnlySupported},
+    {cudaDevAttrPageableMemoryAccessUsesHostPageTables,
+     &cudaDeviceProp::pageableMemoryAccessUsesHostPageTables},
+    {cudaDevAttrDirectManagedMemAccessFromHost, &cudaDeviceProp::directManagedMemAccessFromHost},
+};
+
+constexpr SizeAttribute kSizeAttributes[] = {
+    {cudaDevAttrMaxSharedMemoryPerBlock, &cudaDeviceProp::sharedMemPerBlock},
+    {cudaDevAttrMaxSharedMemoryPerBlockOptin, &cudaDeviceProp::sharedMemPerBlockOptin},
+    {cudaDevAttrMaxSharedMemoryPerMultiprocessor, &cudaDeviceProp::sharedMemPerMultiprocessor},
+    {cudaDevAttrTotalConstantMemory, &cudaDeviceProp::totalConstMem},
+    {cudaDevAttrMaxPitch, &cudaDeviceProp::memPitch},
+    {cudaDevAttrTextureAlignment, &cudaDeviceProp::textureAlignment},
+    {cudaDevAttrTexturePitchAlignment, &cudaDeviceProp::texturePitchAlignment},
+    {cudaDevAttrSurfaceAlignment, &cudaDeviceProp::surfaceAlignment},
+};
+
+constexpr ConstantAttribute kConstantAttributes[] = {
+    {cudaDevAttrGpuOverlap, 1},
+    {cudaDevAttrClockRate, 1000000},  // kHz; nothing depends on it
+    {cudaDevAttrMemoryClockRate, 1000000},
+    {cudaDevAttrSingleToDoublePrecisionPerfRatio, 2},
+};
+
+/// False for numbers that are no attribute. What has no entry above is 0: textures, surfaces, memory pools,
+/// GPUDirect.
 bool readAttribute(const cudaDeviceProp& p, cudaDeviceAttr attr, int* value) {
-  switch (attr) {
-    case cudaDevAttrMaxThreadsPerBlock:
-      *value = p.maxThreadsPerBlock;
-      break;
-    case cudaDevAttrMaxBlockDimX:
-      *value = p.maxThreadsDim[0];
-      break;
-    case cudaDevAttrMaxBlockDimY:
-      *value = p.maxThreadsDim[1];
-      break;
-    case cudaDevAttrMaxBlockDimZ:
-      *value = p.maxThreadsDim[2];
-      break;
-    case cudaDevAttrMaxGridDimX:
-      *value = p.maxGridSize[0];
-      break;
-    case cudaDevAttrMaxGridDimY:
-      *value = p.maxGridSize[1];
-      break;
-    case cudaDevAttrMaxGridDimZ:
-      *value = p.maxGridSize[2];
-      break;
-    case cudaDevAttrMaxSharedMemoryPerBlock:
-      *value = static_cast<int>(p.sharedMemPerBlock);
-      break;
-    case cudaDevAttrMaxSharedMemoryPerBlockOptin:
-      *value = static_cast<int>(p.sharedMemPerBlockOptin);
-      break;
-    case cudaDevAttrMaxSharedMemoryPerMultiprocessor:
-      *value = static_cast<int>(p.sharedMemPerMultiprocessor);
-      break;
-    case cudaDevAttrTotalConstantMemory:
-      *value = static_cast<int>(p.totalConstMem);
-      break;
-    case cudaDevAttrWarpSize:
-      *value = p.warpSize;
-      break;
-    case cudaDevAttrMaxPitch:
-      *value = static_cast<int>(p.memPitch);
-      break;
-    case cudaDevAttrMaxRegistersPerBlock:
-      *value = p.regsPerBlock;
-      break;
-    case cudaDevAttrMaxRegistersPerMultiprocessor:
-      *value = p.regsPerMultiprocessor;
-      break;
-    case cudaDevAttrClockRate:
-    case cudaDevAttrMemoryClockRate:
-      *value = 1000000;
-      break;  // kHz; nothing depends on it
-    case cudaDevAttrTextureAlignment:
-      *value = static_cast<int>(p.textureAlignment);
-      break;
-    case cudaDevAttrTexturePitchAlignment:
-      *value = static_cast<int>(p.texturePitchAlignment);
-      break;
-    case cudaDevAttrSurfaceAlignment:
-      *value = static_cast<int>(p.surfaceAlignment);
-      break;
-    case cudaDevAttrMultiProcessorCount:
-      *value = p.multiProcessorCount;
-      break;
-    case cudaDevAttrMaxThreadsPerMultiProcessor:
-      *value = p.maxThreadsPerMultiProcessor;
-      break;
-    case cudaDevAttrMaxBlocksPerMultiprocessor:
-      *value = p.maxBlocksPerMultiProcessor;
-      break;
-    case cudaDevAttrGlobalMemoryBusWidth:
-      *value = p.memoryBusWidth;
-      break;
-    case cudaDevAttrL2CacheSize:
-      *value = p.l2CacheSize;
-      break;
-    case cudaDevAttrAsyncEngineCount:
-      *value = p.asyncEngineCount;
-      break;
-    case cudaDevAttrPciBusId:
-      *value = p.pciBusID;
-      break;
-    case cudaDevAttrPciDeviceId:
-      *value = p.pciDeviceID;
-      break;
-    case cudaDevAttrPciDomainId:
-      *value = p.pciDomainID;
-      break;
-    case cudaDevAttrComputeCapabilityMajor:
-      *value = p.major;
-      break;
-    case cudaDevAttrComputeCapabilityMinor:
-      *value = p.minor;
-      break;
-    case cudaDevAttrSingleToDoublePrecisionPerfRatio:
-      *value = 2;
-      break;
-    case cudaDevAttrNumaId:
-    case cudaDevAttrHostNumaId:
-      *value = -1;
-      break;
-    case cudaDevAttrGpuOverlap:
-    case cudaDevAttrIntegrated:
-    case cudaDevAttrCanMapHostMemory:
-    case cudaDevAttrConcurrentKernels:
-    case cudaDevAttrUnifiedAddressing:
-    case cudaDevAttrStreamPrioritiesSupported:
-    case cudaDevAttrManagedMemory:
-    case cudaDevAttrHostNativeAtomicSupported:
-    case cudaDevAttrPageableMemoryAccess:
-    case cudaDevAttrConcurrentManagedAccess:
-    case cudaDevAttrCanUseHostPointerForRegisteredMem:
-    case cudaDevAttrHostRegisterSupported:
-    case cudaDevAttrHostRegisterReadOnlySupported:
-    case cudaDevAttrPageableMemoryAccessUsesHostPageTables:
-    case cudaDevAttrDirectManagedMemAccessFromHost:
-      *value = 1;
-      break;
-    default:
-      if (attr < cudaDevAttrMaxThreadsPerBlock || attr >= cudaDevAttrMax) return false;
-      *value = 0;  // textures, surfaces, memory pools, graphs' needs, GPUDirect, ...: not here
-  }
+  if (attr < cudaDevAttrMaxThreadsPerBlock || attr >= cudaDevAttrMax) return false;
+  *value = 0;
+  if (attr >= cudaDevAttrMaxBlockDimX && attr <= cudaDevAttrMaxBlockDimZ)
+    *value = p.maxThreadsDim[attr - cudaDevAttrMaxBlockDimX];
+  if (attr >= cudaDevAttrMaxGridDimX && attr <= cudaDevAttrMaxGridDimZ)
+    *value = p.maxGridSize[attr - cudaDevAttrMaxGridDimX];
+  for (const auto& entry : kIntAttributes)
+    if (entry.attr == attr) *value = p.*entry.field;
+  for (const auto& entry : kSizeAttributes)
+    if (entry.attr == attr) *value = static_cast<int>(p.*entry.field);
+  for (const auto& entry : kConstantAttributes)
+    if (entry.attr == attr) *value = entry.value;
   return true;
 }
 

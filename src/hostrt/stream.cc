@@ -113,12 +113,9 @@ bool Stream::runNext() {
     if (hasHandedOff_) {
       work.task = handedOff_;
       hasHandedOff_ = false;
-    } else if (!queue_.empty()) {
+    } else {
       work = std::move(queue_.front());
       queue_.pop_front();
-    } else {
-      becomeInactive();
-      return false;
     }
   }
   waitForAll(work.after);
@@ -128,9 +125,12 @@ bool Stream::runNext() {
   if (work.work) work.work();
   // What the work holds is given back before anyone sees it done.
   work = {};
+  // Done and inactive in one step: who has waited for the end finds the stream ready for tryBegin.
   const std::lock_guard lock(device.mutex);
   completeOne();
-  return true;
+  if (!queue_.empty()) return true;
+  becomeInactive();
+  return false;
 }
 void waitFor(const Marker& marker) {
   using Clock = std::chrono::steady_clock;

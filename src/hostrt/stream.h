@@ -72,7 +72,7 @@ class Stream : public HandleTarget {
   void pending(std::vector<Marker>& markers);
   bool isIdle();
 
-  /// Runs queued work until there is none. Called by the worker that was given the stream.
+  /// Runs the work that there is (at least one piece). Called by the worker that was given the stream.
   void drain();
 
   Device& device;
@@ -88,7 +88,8 @@ class Stream : public HandleTarget {
   friend void destroyStream(Stream& stream);
 
   bool isBusy() const { return submitted_ != completed.load(std::memory_order_relaxed); }
-  /// One piece of queued work; false when there was none, and the stream has no worker any more.
+  /// Runs the next piece of work, of which there is one. False when it was the last: the stream is inactive
+  /// then, and may be somebody else's.
   bool runNext();
   void submitOne();
   void completeOne();

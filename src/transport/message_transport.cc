@@ -101,13 +101,16 @@ Status MessageTransport::openListener() {
 
 MessageTransport::~MessageTransport() {
   deliverPending();
+  IoService::Id ticks[2] = {};
   {
     const Turn turn(*this);
     closing_ = true;
+    ticks[0] = tick_;
+    ticks[1] = previousTick_;
   }
   if (listener_ && service_ != 0) listener_->withdraw(service_);
   connectors_.clear();
-  ioService().remove(tick_);
+  for (const IoService::Id tick : ticks) ioService().remove(tick);
   ioService().remove(watch_);
   for (NetLane* lane : connected_) {
     ioService().remove(lane->guard());
@@ -214,8 +217,8 @@ Status MessageTransport::attach(NetLane* lane, std::unique_ptr<NetConnection> co
   if (parked_) {
     pumpAll();
     ioService().modify(watch_, EPOLLIN);
-  } else {
-    bell_->ring();  // the running thread may be between progress() and its sleep
+  } else if (!ticking_) {
+    startTick();  // the thread that took the lanes may be gone
   }
   return Status::ok();
 }
@@ -258,14 +261,14 @@ bool MessageTransport::progress() {
   if (!lock.owns_lock()) return false;
   parked_.store(false, std::memory_order_relaxed);
   ++rounds_;
-  if (tick_ == 0) startTick();
+  if (!ticking_) startTick();
   return pumpAll();
 }
 
 void MessageTransport::take() { parked_.store(false, std::memory_order_release); }
 
 void MessageTransport::park() {
-  if (parked_.load(std::memory_order_relaxed)) return;
+  // Also when parked already: the caller may have published since, and nobody else would notice.
   const Turn turn(*this);
   parkLocked();
 }
@@ -292,13 +295,16 @@ void MessageTransport::onServiceThread() {
 void MessageTransport::startTick() {
   roundsSeen_ = rounds_;
   auto added = ioService().addTimer(kTick, [this] { onTick(); });
-  if (added.isOk()) tick_ = *added;  // else the next progress() tries again
+  ticking_ = added.isOk();  // else the next progress() tries again
+  if (!ticking_) return;
+  previousTick_ = tick_;
+  tick_ = *added;
 }
 
 /// Service thread, while a thread has the lanes: is it still there?
 void MessageTransport::onTick() {
   const Turn turn(*this);
-  tick_ = 0;
+  ticking_ = false;
   if (closing_ || parked_.load(std::memory_order_relaxed)) return;
   if (rounds_ == roundsSeen_) {
     parkLocked();

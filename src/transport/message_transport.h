@@ -114,7 +114,9 @@ class MessageTransport {
   UniqueFd epoll_;                   // edge-triggered, over all connections
   IoService::Id watch_ = 0;          // of epoll_
   std::atomic<bool> parked_{true};   // cleared without the lock
-  IoService::Id tick_ = 0;           // timer that runs while a thread has the lanes
+  bool ticking_ = false;             // a thread has the lanes, and a timer looks after it
+  IoService::Id tick_ = 0;           // that timer, or the last one
+  IoService::Id previousTick_ = 0;   // its handler may still be on its way out
   uint64_t rounds_ = 0;              // progress() calls
   uint64_t roundsSeen_ = 0;          // at the last tick
   std::atomic<bool> active_{false};  // there is a connected lane

@@ -1,5 +1,4 @@
 #include <gmock/gmock.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -52,21 +51,9 @@ TEST(Backoff, SaysWhenSpinningMakesNoSense) {
   EXPECT_FALSE(backoff.exhausted());
 }
 
-TEST(Identity, HostIdentityIsStableAndCanBeChosen) {
-  EXPECT_EQ(hostIdentity(), hostIdentity());
-  EXPECT_THAT(hostIdentity(), ::testing::StartsWith(hostName() + "/"));
-  const ScopedEnv chosen("NCCL_HOSTID", "rack7");
-  EXPECT_EQ(hostIdentity(), "rack7");
-}
-
-TEST(Identity, AForkedChildIsAnotherProcess) {
-  const uint64_t mine = *processToken();
-  EXPECT_EQ(*processToken(), mine);
-  const pid_t pid = ::fork();
-  if (pid == 0) ::_exit(*processToken() != mine ? 0 : 1);
-  int status = 0;
-  ::waitpid(pid, &status, 0);
-  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+TEST(Identity, HostNameIsShort) {
+  EXPECT_FALSE(hostName().empty());
+  EXPECT_EQ(hostName().find('.'), std::string::npos);
 }
 
 }  // namespace

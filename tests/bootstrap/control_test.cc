@@ -196,7 +196,7 @@ TEST(Control, AFaultEndsJoiningToo) {
     std::this_thread::sleep_for(100ms);
     rank->request.faults->raise(Status(ncclInternalError, "stop now"));
   });
-  join(*rank, 60s);
+  join(*rank, 2s);
   raiser.join();
   EXPECT_THAT(rank->status.message(), HasSubstr("stop now"));
 }

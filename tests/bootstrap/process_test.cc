@@ -11,6 +11,12 @@ namespace {
 
 using ::testing::HasSubstr;
 
+/// Forks from a process without threads where it can: roots of earlier tests have ended then.
+class Processes : public ::testing::Test {
+ protected:
+  void SetUp() override { waitForQuiet(3000ms); }
+};
+
 struct Pipe {
   Pipe() { EXPECT_EQ(::pipe(ends), 0); }
   void put(const ncclUniqueId& id, int times) const {
@@ -45,7 +51,7 @@ std::vector<pid_t> startRanks(int nranks, const std::function<int(Rank&)>& body)
   return pids;
 }
 
-TEST(Processes, MeetAndTalk) {
+TEST_F(Processes, MeetAndTalk) {
   for (const pid_t pid : startRanks(5, [](Rank& rank) {
          auto all = rank.control->allGather(std::to_string(::getpid()), within(10s));
          if (!all.isOk() || (*all)[static_cast<size_t>(rank.control->rank())] != std::to_string(::getpid()))
@@ -81,10 +87,10 @@ void killRank(int victim, int nranks) {
     EXPECT_EQ(exitCode(pids[static_cast<size_t>(i)]), i == victim ? 1000 + SIGKILL : 0) << i;
 }
 
-TEST(Processes, AKilledRankIsNamedByAllOthers) { killRank(2, 5); }
-TEST(Processes, AKilledRankZeroIsNamedByAllOthers) { killRank(0, 5); }
+TEST_F(Processes, AKilledRankIsNamedByAllOthers) { killRank(2, 5); }
+TEST_F(Processes, AKilledRankZeroIsNamedByAllOthers) { killRank(0, 5); }
 
-TEST(Processes, ARankKilledDuringTheRendezvousEndsIt) {
+TEST_F(Processes, ARankKilledDuringTheRendezvousEndsIt) {
   const Pipe ids;
   const ncclUniqueId id = [&] {
     // Made by a process of its own: this one must stay without threads, since it forks.
@@ -112,11 +118,13 @@ TEST(Processes, ARankKilledDuringTheRendezvousEndsIt) {
   EXPECT_EQ(exitCode(other), 0);
 }
 
-TEST(Processes, ALauncherThatIsNoRankServesTheRendezvous) {
+TEST_F(Processes, ALauncherThatIsNoRankServesTheRendezvous) {
   const Pipe ids;
   const pid_t launcher = inProcess([&] {
+    const size_t before = runningThreads();
     ids.put(newId(), 3);
-    return eventually([] { return ioService().registered() == 0 && runningThreads() == 3; }, 8s) ? 0 : 1;
+    return eventually([&] { return ioService().registered() == 0 && runningThreads() == before; }, 8s) ? 0
+                                                                                                       : 1;
   });
   std::vector<pid_t> pids;
   for (int i = 0; i < 3; ++i)
@@ -129,7 +137,7 @@ TEST(Processes, ALauncherThatIsNoRankServesTheRendezvous) {
   EXPECT_EQ(exitCode(launcher), 0) << "the launcher's service thread did not end";
 }
 
-TEST(Processes, WorkUnderAStormOfSignals) {
+TEST_F(Processes, WorkUnderAStormOfSignals) {
   for (const pid_t pid : startRanks(4, [](Rank& rank) {
          struct sigaction action {};
          action.sa_handler = [](int) {};
@@ -154,7 +162,7 @@ TEST(Processes, WorkUnderAStormOfSignals) {
     EXPECT_EQ(exitCode(pid), 0);
 }
 
-TEST(Processes, AForkedChildDoesNotHideTheDeathOfItsParent) {
+TEST_F(Processes, AForkedChildDoesNotHideTheDeathOfItsParent) {
   const Pipe childPid;
   const auto pids = startRanks(3, [&](Rank& rank) {
     if (!rank.control->barrier(within(10s)).isOk()) return 1;
@@ -177,7 +185,7 @@ TEST(Processes, AForkedChildDoesNotHideTheDeathOfItsParent) {
   EXPECT_EQ(exitCode(pids[2]), 0);
 }
 
-TEST(Processes, AForkedChildMayMakeCommunicatorsOfItsOwn) {
+TEST_F(Processes, AForkedChildMayMakeCommunicatorsOfItsOwn) {
   // tsan cannot follow threads that are started after a fork from a process with threads.
 #ifdef __SANITIZE_THREAD__
   GTEST_SKIP();
@@ -198,7 +206,7 @@ TEST(Processes, AForkedChildMayMakeCommunicatorsOfItsOwn) {
   EXPECT_EQ(exitCode(pid), 0);
 }
 
-TEST(Processes, TwoHundredRanksInitialiseQuickly) {
+TEST_F(Processes, TwoHundredRanksInitialiseQuickly) {
   constexpr int kProcesses = 4, kRanks = 200;
   const Pipe ids;
   const auto start = std::chrono::steady_clock::now();

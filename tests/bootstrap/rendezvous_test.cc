@@ -269,7 +269,12 @@ TEST(CommId, BadFormsAreNamed) {
   }
 }
 
-TEST(Interfaces, IPv6AloneWorks) {
+class Interfaces : public ::testing::Test {
+ protected:
+  void SetUp() override { waitForQuiet(0ms); }
+};
+
+TEST_F(Interfaces, IPv6AloneWorks) {
   ScopedEnv family("NCCL_SOCKET_FAMILY", "AF_INET6"), name("NCCL_SOCKET_IFNAME", "lo");
   if (!usableInterfaces(interfaceRulesFromParams(true)).isOk()) GTEST_SKIP() << "no IPv6 here";
   // Ids of earlier tests may keep the process's listener on IPv4: a fresh process has none.
@@ -286,7 +291,7 @@ TEST(Interfaces, IPv6AloneWorks) {
             0);
 }
 
-TEST(Interfaces, AnInterfaceThatDoesNotExistIsNamed) {
+TEST_F(Interfaces, AnInterfaceThatDoesNotExistIsNamed) {
   ScopedEnv name("NCCL_SOCKET_IFNAME", "=nosuch0");
   EXPECT_EQ(exitCode(inProcess([] {
               const auto id = createUniqueId();

@@ -178,7 +178,7 @@ INSTANTIATE_TEST_SUITE_P(Types, EveryType, testing::Range(0, static_cast<int>(nc
 /// Every value of a 16-bit format against a handful of others: all roundings, subnormals, overflows.
 TEST(NarrowFloats, RoundLikeTheOracleForEveryCode) {
   for (const ncclDataType_t type : {ncclFloat16, ncclBfloat16}) {
-    for (const uint16_t other : {0x0000, 0x0001, 0x8001, 0x03ff, 0x0400, 0x3c00, 0x3f81, 0xbc01, 0x7bff}) {
+    for (const uint16_t other : {0x0000, 0x8001, 0x03ff, 0x3c00, 0xbc01, 0x7bff}) {
       std::vector<uint16_t> a(65536);
       for (size_t i = 0; i < a.size(); ++i) a[i] = static_cast<uint16_t>(i);
       const std::vector<uint16_t> b(a.size(), other);

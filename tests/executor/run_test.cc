@@ -18,7 +18,7 @@ using test::Call;
 using test::CallData;
 using test::Team;
 
-EndpointOptions smallOptions() {
+EndpointOptions tinyOptions() {
   EndpointOptions options;
   options.channels = 2;
   options.slotBytes = 1024;
@@ -48,7 +48,7 @@ double cpuSeconds() {
 }
 
 TEST(Run, EndsSoonAfterAnAbortWhileItWaits) {
-  Team team(2, smallOptions(), ExecutorOptions());
+  Team team(2, tinyOptions(), ExecutorOptions());
   CallData data(team, Call{});
   const auto launches = data.launches(0);
   auto run = team.executor(0).start(launches);
@@ -66,7 +66,7 @@ TEST(Run, EndsSoonAfterAnAbortWhileItWaits) {
 }
 
 TEST(Run, SleepsWhileAPeerIsAwayAndWakesUpWhenItComes) {
-  Team team(2, smallOptions(), ExecutorOptions());
+  Team team(2, tinyOptions(), ExecutorOptions());
   std::vector<CallData> data;
   data.emplace_back(team, Call{});
   double cpu = 0;
@@ -93,7 +93,7 @@ TEST(Run, SleepsWhileAPeerIsAwayAndWakesUpWhenItComes) {
 }
 
 TEST(Run, ReportsRanksWhoseCallsDoNotMatch) {
-  Team team(2, smallOptions(), ExecutorOptions());
+  Team team(2, tinyOptions(), ExecutorOptions());
   std::vector<std::byte> memory(4096);
   std::vector<Launch> sending = {message(team, 0, 0, 1, memory.data(), nullptr, 100)};
   std::vector<Launch> receiving = {message(team, 1, 0, 1, nullptr, memory.data(), 300)};
@@ -112,7 +112,7 @@ TEST(Run, ReportsRanksWhoseCallsDoNotMatch) {
 }
 
 TEST(Run, SaysWhereItWaits) {
-  Team team(3, smallOptions(), ExecutorOptions());
+  Team team(3, tinyOptions(), ExecutorOptions());
   CallData ringData(team, Call{});
   const auto ring = ringData.launches(0);
   auto run = team.executor(0).start(ring);
@@ -136,7 +136,7 @@ TEST(Run, SaysWhereItWaits) {
 }
 
 TEST(Run, DroppedBeforeItsEndStopsTheCommunicator) {
-  Team team(2, smallOptions(), ExecutorOptions());
+  Team team(2, tinyOptions(), ExecutorOptions());
   CallData data(team, Call{});
   const auto launches = data.launches(0);
   {
@@ -149,7 +149,7 @@ TEST(Run, DroppedBeforeItsEndStopsTheCommunicator) {
 TEST(PointToPoint, GroupsOfMessagesRunSideBySideWhateverTheirOrder) {
   constexpr int kRanks = 4;
   constexpr size_t kBytes = 20000;  // more than all slots of a stream hold
-  Team team(kRanks, smallOptions(), ExecutorOptions());
+  Team team(kRanks, tinyOptions(), ExecutorOptions());
   // Every rank sends two messages to every rank (itself too), and lists them in its own order.
   std::vector<std::vector<std::byte>> out(kRanks), in(kRanks);
   std::vector<std::thread> threads;
@@ -196,7 +196,7 @@ TEST(PointToPoint, GroupsOfMessagesRunSideBySideWhateverTheirOrder) {
 }
 
 TEST(Runs, OnOneExecutorKeepTheOrderOfTheirStart) {
-  Team team(2, smallOptions(), ExecutorOptions());
+  Team team(2, tinyOptions(), ExecutorOptions());
   std::vector<int> sent = {1, 2};
   std::vector<int> received = {0, 0};
   std::vector<Launch> out[2], in[2];
@@ -219,7 +219,7 @@ TEST(Runs, OnOneExecutorKeepTheOrderOfTheirStart) {
 }
 
 TEST(AdvanceAll, FinishesSmallCallsOfAllRanksOnTheCallingThread) {
-  Team team(5, smallOptions(), ExecutorOptions());
+  Team team(5, tinyOptions(), ExecutorOptions());
   for (const char* algorithm : {"ring", "tree", "doubling", "oneshot", "twoshot", "direct"}) {
     Call call;
     call.algorithm = algorithm;
@@ -241,7 +241,7 @@ TEST(AdvanceAll, FinishesSmallCallsOfAllRanksOnTheCallingThread) {
 }
 
 TEST(AdvanceAll, GivesUpAfterItsBudget) {
-  Team team(2, smallOptions(), ExecutorOptions());
+  Team team(2, tinyOptions(), ExecutorOptions());
   std::vector<CallData> data;
   data.emplace_back(team, Call{});
   auto launches = data[0].launches(0);
@@ -261,7 +261,7 @@ TEST(AdvanceAll, GivesUpAfterItsBudget) {
 }
 
 TEST(Start, RefusesLaunchesThatDoNotFitAndStaysUsable) {
-  Team team(2, smallOptions(), ExecutorOptions());
+  Team team(2, tinyOptions(), ExecutorOptions());
   CallData data(team, Call{});
   auto launches = data.launches(0);
   auto wrongChannel = launches;
@@ -294,7 +294,7 @@ TEST(Start, RefusesLaunchesThatDoNotFitAndStaysUsable) {
 }
 
 TEST(Start, RunsNothingForNoLaunches) {
-  Team team(1, smallOptions(), ExecutorOptions());
+  Team team(1, tinyOptions(), ExecutorOptions());
   auto run = team.executor(0).start({});
   ASSERT_TRUE(run.isOk());
   EXPECT_EQ((*run)->state(), HostRun::State::done);
@@ -303,7 +303,7 @@ TEST(Start, RunsNothingForNoLaunches) {
 
 TEST(HotPath, AllocatesNothingOnceAScheduleIsKnown) {
   if (!test::countsAllocations()) GTEST_SKIP() << "not in sanitizer builds";
-  Team team(3, smallOptions(), ExecutorOptions());
+  Team team(3, tinyOptions(), ExecutorOptions());
   for (const char* algorithm : {"ring", "tree", "doubling", "oneshot", "twoshot", "direct"}) {
     Call call;
     call.algorithm = algorithm;

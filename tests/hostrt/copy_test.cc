@@ -62,7 +62,7 @@ TEST_F(Copies, OnAStreamKeepItsOrder) {
     ASSERT_CUDA(cudaMemsetAsync(device, 0, 16, stream));
     ASSERT_CUDA(cudaMemcpyAsync(pinned, other, kBytes, cudaMemcpyDeviceToHost, stream));
     ASSERT_CUDA(cudaStreamSynchronize(stream));
-    ASSERT_EQ(std::count(pinned, pinned + kBytes, static_cast<char>(round)), static_cast<long>(kBytes));
+    ASSERT_TRUE(isFilled(pinned, kBytes, static_cast<char>(round)));
   }
 }
 
@@ -79,7 +79,7 @@ TEST_F(Copies, FromPageableMemoryMayBeChangedAtOnce) {
   ASSERT_CUDA(cudaStreamSynchronize(stream));
   ASSERT_CUDA(cudaMemcpy(&value, device, sizeof value, cudaMemcpyDeviceToHost));
   EXPECT_EQ(value, 1234);
-  EXPECT_EQ(std::count(other, other + kBytes, 7), static_cast<long>(kBytes));
+  EXPECT_TRUE(isFilled(other, kBytes, 7));
 }
 
 TEST_F(Copies, FromPinnedMemoryAreReadInTheStreamsOrder) {
@@ -133,7 +133,7 @@ TEST_F(Copies, OfPlanesTouchTheirRowsAlone) {
     EXPECT_EQ(pinned[row * 32 + 20], 0);
   }
   ASSERT_CUDA(cudaMemset2D(device, kPitch, 3, 5, 10));
-  EXPECT_EQ(std::count(device, device + 10 * kPitch, 3), 50 + std::count(in.begin(), in.end(), 3) - 1);
+  EXPECT_EQ(std::count(device, device + 10 * kPitch, 3), 50);
   EXPECT_EQ(cudaMemcpy2D(device, 10, pinned, 32, 20, 10, cudaMemcpyHostToDevice), cudaErrorInvalidPitchValue);
   EXPECT_EQ(cudaMemset2D(device, 4, 3, 5, 10), cudaErrorInvalidPitchValue);
 }

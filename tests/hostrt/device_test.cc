@@ -47,6 +47,12 @@ TEST(Devices, AttributesAgreeWithProperties) {
   EXPECT_EQ(value, prop.major);
   EXPECT_CUDA(cudaDeviceGetAttribute(&value, cudaDevAttrMultiProcessorCount, 2));
   EXPECT_EQ(value, prop.multiProcessorCount);
+  EXPECT_CUDA(cudaDeviceGetAttribute(&value, cudaDevAttrMaxBlockDimZ, 2));
+  EXPECT_EQ(value, prop.maxThreadsDim[2]);
+  EXPECT_CUDA(cudaDeviceGetAttribute(&value, cudaDevAttrMaxGridDimX, 2));
+  EXPECT_EQ(value, prop.maxGridSize[0]);
+  EXPECT_CUDA(cudaDeviceGetAttribute(&value, cudaDevAttrMaxSharedMemoryPerBlock, 2));
+  EXPECT_EQ(value, static_cast<int>(prop.sharedMemPerBlock));
   EXPECT_CUDA(cudaDeviceGetAttribute(&value, cudaDevAttrMemoryPoolsSupported, 2));
   EXPECT_EQ(value, 0);
   EXPECT_EQ(cudaDeviceGetAttribute(&value, static_cast<cudaDeviceAttr>(100000), 2), cudaErrorInvalidValue);

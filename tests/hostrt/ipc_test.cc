@@ -19,7 +19,7 @@ std::string hexOf(const cudaIpcMemHandle_t& handle) {
 }  // namespace
 
 TEST(Ipc, MemoryIsSharedWithAnotherProgram) {
-  for (const size_t bytes : {size_t{1000}, size_t{1} << 20, size_t{40} << 20}) {
+  for (const size_t bytes : {size_t{1000}, size_t{1} << 20, size_t{9} << 20}) {
     char* anchor = nullptr;  // so that the memory does not start at the beginning of its file
     char* pointer = nullptr;
     ASSERT_CUDA(cudaMalloc(&anchor, 4096));
@@ -30,8 +30,8 @@ TEST(Ipc, MemoryIsSharedWithAnotherProgram) {
     ASSERT_CUDA(cudaIpcGetMemHandle(&handle, pointer + bytes / 2));  // names the allocation
     const Outcome outcome = runHelper("ipc-open " + hexOf(handle) + " " + std::to_string(bytes) + " 5");
     EXPECT_EQ(outcome.status, 0) << outcome.output;
-    EXPECT_EQ(std::count(pointer, pointer + bytes, 6), static_cast<long>(bytes));
-    EXPECT_EQ(std::count(anchor, anchor + 4096, 77), 4096);
+    EXPECT_TRUE(isFilled(pointer, bytes, 6));
+    EXPECT_TRUE(isFilled(anchor, 4096, 77));
     ASSERT_CUDA(cudaFree(pointer));
     ASSERT_CUDA(cudaFree(anchor));
   }

@@ -75,12 +75,16 @@ TEST_P(KilledRank, IsNamedByTheOthersWithinFiveSecondsAndAbortReturns) {
       const std::string message = ranks[rank].expectLine("error ", deadline);
       EXPECT_THAT(message, testing::HasSubstr("rank " + std::to_string(kVictim))) << "said by rank " << rank;
       const std::string took = ranks[rank].expectLine("aborted ", in(5s));
-      if (!took.empty()) EXPECT_LT(std::stod(took), 5000);
+      if (!took.empty()) {
+        EXPECT_LT(std::stod(took), 5000);
+      }
       ranks[rank].expectLine("drained ", in(5s));
     }
     ranks[kVictim].wait(in(1s));
     for (int rank = 0; rank < kRanks; ++rank)
-      if (rank != kVictim) EXPECT_EQ(ranks[rank].wait(in(5s)), 0) << "rank " << rank;
+      if (rank != kVictim) {
+        EXPECT_EQ(ranks[rank].wait(in(5s)), 0) << "rank " << rank;
+      }
   }
   EXPECT_EQ(sharedMemoryFiles(), before);
 }
@@ -88,9 +92,9 @@ TEST_P(KilledRank, IsNamedByTheOthersWithinFiveSecondsAndAbortReturns) {
 INSTANTIATE_TEST_SUITE_P(Paths, KilledRank,
                          testing::Values(Case{Path::sharedMemory, 2}, Case{Path::sharedMemory, 4u << 20},
                                          Case{Path::sockets, 2}, Case{Path::sockets, 1u << 20}),
-                         [](const auto& info) {
-                           return std::string(nameOf(info.param.path)) +
-                                  (info.param.count > 100 ? "Large" : "Small");
+                         [](const auto& each) {
+                           return std::string(nameOf(each.param.path)) +
+                                  (each.param.count > 100 ? "Large" : "Small");
                          });
 
 TEST(LastRank, ThatNeverComesMakesAbortReturnAllTheSame) {

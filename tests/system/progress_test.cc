@@ -20,9 +20,9 @@ namespace {
 using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
 
-class BetweenProcesses : public testing::TestWithParam<std::tuple<Path, size_t>> {};
+class SendFirst : public testing::TestWithParam<std::tuple<Path, size_t>> {};
 
-TEST_P(BetweenProcesses, SendReturnsBeforeThePeerKnowsThatItMustReceive) {
+TEST_P(SendFirst, ReturnsBeforeThePeerKnowsThatItMustReceive) {
   const auto [path, bytes] = GetParam();
   RankProcesses ranks(2, path, [bytes = bytes](Rank& self, const ChildSide& parent) {
     std::vector<unsigned char> host(bytes);
@@ -54,12 +54,12 @@ TEST_P(BetweenProcesses, SendReturnsBeforeThePeerKnowsThatItMustReceive) {
   ranks.expectSuccess(20s);
 }
 
-INSTANTIATE_TEST_SUITE_P(Paths, BetweenProcesses,
+INSTANTIATE_TEST_SUITE_P(Paths, SendFirst,
                          testing::Combine(testing::Values(Path::sharedMemory, Path::sockets),
                                           testing::Values(size_t{1}, size_t{100000}, size_t{64} << 20)),
-                         [](const auto& info) {
-                           return std::string(nameOf(std::get<0>(info.param))) +
-                                  std::to_string(std::get<1>(info.param));
+                         [](const auto& each) {
+                           return std::string(nameOf(std::get<0>(each.param))) +
+                                  std::to_string(std::get<1>(each.param));
                          });
 
 /// Keeps this process on the first two processors that it may use.

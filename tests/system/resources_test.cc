@@ -54,9 +54,10 @@ void oneCycle(int ranks, const ChildSide& parent) {
 
 std::string differences(const Holdings& before, const Holdings& after) {
   std::string text;
-  if (after.threads != before.threads)
+  if (after.threads > before.threads)
     text += " threads " + std::to_string(before.threads) + " -> " + std::to_string(after.threads);
-  if (after.descriptors != before.descriptors)
+  // Fewer is no leak: the process may have let go of something only after `before` was taken.
+  if (after.descriptors > before.descriptors)
     text += " descriptors " + std::to_string(before.descriptors) + " -> " + std::to_string(after.descriptors);
   // Some slack for the allocator; a cycle that leaked a page would show as 400 KiB.
   if (!underSanitizer() && after.kilobytes > before.kilobytes + 300)
@@ -130,13 +131,15 @@ TEST_P(BetweenProcesses, AnIdleCommunicatorUsesNoProcessorTime) {
   });
   for (int rank = 0; rank < ranks.size(); ++rank) {
     const std::string milliseconds = ranks[rank].expectLine("used ", in(20s));
-    if (!milliseconds.empty()) EXPECT_LT(std::stod(milliseconds), 5) << "of 1000 ms, rank " << rank;
+    if (!milliseconds.empty()) {
+      EXPECT_LT(std::stod(milliseconds), 5) << "of 1000 ms, rank " << rank;
+    }
   }
   ranks.expectSuccess(10s);
 }
 
 INSTANTIATE_TEST_SUITE_P(Paths, BetweenProcesses, testing::Values(Path::sharedMemory, Path::sockets),
-                         [](const auto& info) { return std::string(nameOf(info.param)); });
+                         [](const auto& each) { return std::string(nameOf(each.param)); });
 
 }  // namespace
 }  // namespace tutti::system_test

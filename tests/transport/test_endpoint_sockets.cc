@@ -24,7 +24,6 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 using std::chrono::steady_clock;
 
-Deadline soon() { return Deadline::after(seconds(20)); }
 std::string ownHost(int rank) { return "host-" + std::to_string(rank); }
 void eachOnItsOwnHost(PeerInfo& peer) { peer.hostId = peer.hostName = ownHost(peer.rank); }
 
@@ -161,6 +160,33 @@ TEST(SocketEndpoint, LooksAfterMessagesOfAThreadThatLeavesWithoutParking) {
           FifoReceiver* in = *endpoint.receiver(0, 0, 0);
           uint32_t bytes = 0;
           for (uint32_t i = 1; i <= 2; ++i) {
+            waitUntil(endpoint, [&] { return in->tryPeek(&bytes) != nullptr; });
+            EXPECT_EQ(bytes, i);
+            in->release();
+            ASSERT_TRUE(oob.send(0, 1, "", soon()).isOk());
+          }
+        }
+      },
+      eachOnItsOwnHost);
+}
+
+TEST(SocketEndpoint, SendsWhatIsPublishedBetweenTwoParkings) {
+  runThreadRanks(
+      2, smallOptions(),
+      [](Endpoint& endpoint, OobChannel& oob) {
+        constexpr uint32_t kMessages = 20;
+        if (endpoint.rank() == 0) {
+          FifoSender* out = *endpoint.sender(1, 0, 0);
+          for (uint32_t i = 1; i <= kMessages; ++i) {
+            ASSERT_NE(out->tryAcquire(), nullptr);
+            out->publish(i);  // never takes the connections, never calls progress()
+            endpoint.beginSleep();
+            ASSERT_TRUE(oob.receive(1, 1, soon()).isOk());
+          }
+        } else {
+          FifoReceiver* in = *endpoint.receiver(0, 0, 0);
+          for (uint32_t i = 1; i <= kMessages; ++i) {
+            uint32_t bytes = 0;
             waitUntil(endpoint, [&] { return in->tryPeek(&bytes) != nullptr; });
             EXPECT_EQ(bytes, i);
             in->release();

@@ -19,7 +19,6 @@
 namespace tutti::test {
 namespace {
 
-Deadline soon() { return Deadline::after(std::chrono::seconds(20)); }
 
 bool mayMakeNamespaces() {
   const pid_t child = ::fork();

@@ -11,7 +11,6 @@
 namespace tutti::test {
 namespace {
 
-Deadline soon() { return Deadline::after(std::chrono::seconds(10)); }
 
 /// Posts a description of `pointer` and gives those of all local ranks.
 std::vector<BufferDescriptor> exchange(Endpoint& endpoint, uint64_t sequence, const void* pointer,

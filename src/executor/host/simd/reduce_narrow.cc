@@ -153,6 +153,15 @@ class Float8Bits : public InFloat {
   }
 };
 
+}  // namespace
+}  // namespace HWY_NAMESPACE
+}  // namespace tutti
+HWY_AFTER_NAMESPACE();
+
+namespace tutti {
+namespace HWY_NAMESPACE {
+namespace {
+
 void addTypes(KernelTable* table) {
   auto* rows = table->kernels[static_cast<int>(thisTarget())];
   addType<Float16Bits<Half>>(rows, ncclFloat16);
@@ -164,7 +173,6 @@ void addTypes(KernelTable* table) {
 }  // namespace
 }  // namespace HWY_NAMESPACE
 }  // namespace tutti
-HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 #define TUTTI_ADD_KERNELS addNarrowFloatKernels
