@@ -13,6 +13,10 @@ if(TUTTI_SANITIZE)
   target_compile_options(tutti_flags INTERFACE -fsanitize=${TUTTI_SANITIZE} -fno-omit-frame-pointer
     -fno-sanitize-recover=all)
   target_link_options(tutti_flags INTERFACE -fsanitize=${TUTTI_SANITIZE})
+  if(TUTTI_SANITIZE MATCHES undefined)
+    # These four make GCC three times as slow on tests; null pointers and overruns are AddressSanitizer's catch anyway.
+    target_compile_options(tutti_flags INTERFACE -fno-sanitize=null,vptr,object-size,alignment)
+  endif()
 endif()
 find_program(TUTTI_CCACHE ccache)
 if(TUTTI_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)

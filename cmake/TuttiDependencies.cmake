@@ -1,7 +1,10 @@
 # Libraries that the build finds on the system (scripts/quickstart installs them).
 
-# fmt is used header-only, so that nothing of it is exported or needed at run time.
-find_package(fmt REQUIRED)
+# fmt is compiled into our libraries (hidden), so that nothing of it is exported or needed at run time.
+find_path(TUTTI_FMT_INCLUDE fmt/format-inl.h REQUIRED)
+add_library(tutti_fmt STATIC ${CMAKE_CURRENT_LIST_DIR}/fmt_library.cc)
+target_include_directories(tutti_fmt SYSTEM PUBLIC ${TUTTI_FMT_INCLUDE})
+target_link_libraries(tutti_fmt PRIVATE tutti_flags)
 
 find_library(TUTTI_PUGIXML_STATIC NAMES libpugixml.a REQUIRED)
 add_library(tutti_pugixml INTERFACE)

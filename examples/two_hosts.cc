@@ -1,5 +1,5 @@
-// Ranks on several hosts without MPI. Start one process per rank, on every host with the same NCCL_COMM_ID, an
-// address of the host of rank 0 and a free port:
+// Ranks on several hosts without MPI. Start one process per rank, on every host with the same NCCL_COMM_ID,
+// an address of the host of rank 0 and a free port:
 //   host A:  NCCL_COMM_ID=10.0.0.1:29500 ./example_two_hosts 2 0
 //   host B:  NCCL_COMM_ID=10.0.0.1:29500 ./example_two_hosts 2 1
 // On one host, or hosts that share a folder, a file can carry the id instead:
@@ -34,7 +34,8 @@ void readId(ncclUniqueId& id, const std::string& path) {
 
 int main(int argc, char** argv) {
   if (argc < 3 || (argc < 4 && !std::getenv("NCCL_COMM_ID"))) {
-    std::fprintf(stderr, "usage: %s RANKS RANK [FILE]   (without FILE: set NCCL_COMM_ID=host:port)\n", argv[0]);
+    std::fprintf(stderr, "usage: %s RANKS RANK [FILE]   (without FILE: set NCCL_COMM_ID=host:port)\n",
+                 argv[0]);
     return 2;
   }
   constexpr size_t kCount = 1 << 20;

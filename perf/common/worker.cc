@@ -156,7 +156,7 @@ Outcome Worker::probe(const Combination& combination, bool& supported) {
   {
     const Watchdog::Section section(job_.watchdog);
     if (!section) return somebodyFailed();
-    result = enqueueOnce();
+    result = enqueueOnce(1);
   }
   if ((options_.allTypes || options_.allOperators) && meansUnsupported(result)) {
     supported = false;
@@ -203,7 +203,7 @@ Outcome Worker::measure(bool inPlace, std::optional<Measurement>& result) {
   for (const Subject& subject : subjects_)
     if (const Outcome outcome = check_.fill(subject); !outcome.isOk()) return outcome;
   for (int i = 0; i < options_.warmup; ++i)
-    if (const Outcome outcome = enqueue(); !outcome.isOk()) return outcome;
+    if (const Outcome outcome = enqueue(options_.aggregated); !outcome.isOk()) return outcome;
   if (const Outcome outcome = wait(); !outcome.isOk()) return outcome;
   if (const Outcome outcome = timeIterations(); !outcome.isOk())
     return outcome.within(inPlace ? "in place" : "out of place");
@@ -231,6 +231,8 @@ Outcome Worker::timeTogether() {
   if (options_.perIteration) {
     events_.clear();
     for (int i = 0; i < count_; ++i) {
+      // An event belongs to the device of its stream.
+      cudaSetDevice(ranks_[i].device);
       events_.push_back(std::make_unique<EventList>());
       const auto events = static_cast<size_t>(options_.iterations) + 1;
       if (const Outcome outcome = events_.back()->create(events); !outcome.isOk()) return outcome;
@@ -243,7 +245,7 @@ Outcome Worker::timeTogether() {
   if (const Outcome outcome = recordEvents(0); !outcome.isOk()) return outcome;
   for (int i = 0; i < options_.iterations; ++i) {
     const Clock::time_point begin = Clock::now();
-    if (const Outcome outcome = enqueue(); !outcome.isOk()) return outcome;
+    if (const Outcome outcome = enqueue(options_.aggregated); !outcome.isOk()) return outcome;
     enqueueing += secondsSince(begin);
     if (const Outcome outcome = recordEvents(static_cast<size_t>(i) + 1); !outcome.isOk()) return outcome;
     if (options_.blocking == Blocking::never) continue;
@@ -263,7 +265,7 @@ Outcome Worker::timeSingly() {
   for (int i = 0; i < options_.iterations; ++i) {
     if (const Outcome outcome = meet(); !outcome.isOk()) return outcome;
     const Clock::time_point start = Clock::now();
-    if (const Outcome outcome = enqueue(); !outcome.isOk()) return outcome;
+    if (const Outcome outcome = enqueue(options_.aggregated); !outcome.isOk()) return outcome;
     const double enqueueing = secondsSince(start);
     if (const Outcome outcome = wait(); !outcome.isOk()) return outcome;
     const double all = options_.cpuTime ? enqueueing : secondsSince(start);
@@ -300,7 +302,8 @@ Outcome Worker::checkResults(uint64_t& wrong) {
   for (int i = 0; i < options_.check; ++i) {
     for (const Subject& subject : subjects_)
       if (const Outcome outcome = check_.fill(subject); !outcome.isOk()) return outcome;
-    if (const Outcome outcome = enqueue(); !outcome.isOk()) return outcome;
+    // One operation: a second one in place would start from the result of the first.
+    if (const Outcome outcome = enqueue(1); !outcome.isOk()) return outcome;
     if (const Outcome outcome = wait(); !outcome.isOk()) return outcome;
     for (const Subject& subject : subjects_)
       if (const Outcome outcome = check_.countWrong(subject, wrong); !outcome.isOk()) return outcome;
@@ -308,12 +311,12 @@ Outcome Worker::checkResults(uint64_t& wrong) {
   return Outcome::ok();
 }
 
-ncclResult_t Worker::enqueueOnce() {
-  const bool grouped = options_.aggregated * count_ > 1;
+ncclResult_t Worker::enqueueOnce(int operations) {
+  const bool grouped = operations * count_ > 1;
   if (grouped)
     if (const ncclResult_t result = ncclGroupStart(); result != ncclSuccess) return result;
   ncclResult_t first = ncclSuccess;
-  for (int m = 0; m < options_.aggregated; ++m) {
+  for (int m = 0; m < operations; ++m) {
     for (int i = 0; i < count_; ++i) {
       if (options_.nullStream && count_ > 1) cudaSetDevice(ranks_[i].device);
       const ncclResult_t result = job_.collective.enqueue(calls_[i]);
@@ -325,10 +328,10 @@ ncclResult_t Worker::enqueueOnce() {
   return first == ncclSuccess ? end : first;
 }
 
-Outcome Worker::enqueue() {
+Outcome Worker::enqueue(int operations) {
   const Watchdog::Section section(job_.watchdog);
   if (!section) return somebodyFailed();
-  const ncclResult_t result = enqueueOnce();
+  const ncclResult_t result = enqueueOnce(operations);
   if (result == ncclSuccess) return Outcome::ok();
   return checkNccl(result, "rank " + std::to_string(ranks_[0].rank) + ": " + job_.collective.name(),
                    ranks_[0].comm);

@@ -59,9 +59,9 @@ class Worker {
   Outcome timeSingly();
   Outcome checkResults(uint64_t& wrong);
 
-  /// One iteration: -m operations on all ranks of this thread.
-  ncclResult_t enqueueOnce();
-  Outcome enqueue();
+  /// One iteration: this many operations (-m) on all ranks of this thread, in one group.
+  ncclResult_t enqueueOnce(int operations);
+  Outcome enqueue(int operations);
   /// Until the streams of this thread are done.
   Outcome wait();
   Outcome meet();

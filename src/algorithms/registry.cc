@@ -14,9 +14,8 @@
 namespace tutti {
 namespace {
 
-using enum Collective;
-
 const std::array<Algorithm, 6>& table() {
+  using enum Collective;
   static const std::vector<Collective> kFive = {allReduce, allGather, reduceScatter, broadcast, reduce};
   static const std::array<Algorithm, 6> kTable = {{
       {"ring", "ring; chain for Broadcast and Reduce", Medium::messages, kFive, false, ring},
@@ -61,7 +60,7 @@ Status checkRequest(const ScheduleRequest& request) {
 
 bool Algorithm::implements(Collective collective, int32_t ranks) const {
   if (std::ranges::find(collectives, collective) == collectives.end()) return false;
-  return !(powerOfTwoAllGather && collective == allGather &&
+  return !(powerOfTwoAllGather && collective == Collective::allGather &&
            !std::has_single_bit(static_cast<uint32_t>(ranks)));
 }
 

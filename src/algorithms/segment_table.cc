@@ -59,7 +59,8 @@ Piece SegmentTable::piece(Buffer buffer, int32_t block, int32_t part, size_t sli
   const size_t partCount = std::min(partElements_, share_.count - partFirst);
   const size_t sliceFirst = std::min(partCount, sliceElements_ * slice);
   const size_t elements = std::min(sliceElements_, partCount - sliceFirst);
-  const size_t blockFirst = holdsAllBlocks(shape_.collective, buffer) ? static_cast<size_t>(block) * blockElements_ : 0;
+  const size_t blockFirst =
+      holdsAllBlocks(shape_.collective, buffer) ? static_cast<size_t>(block) * blockElements_ : 0;
   return {(blockFirst + share_.first + partFirst + sliceFirst) * shape_.elementBytes,
           elements * shape_.elementBytes};
 }

@@ -1,6 +1,7 @@
 // Groups, version, errors, and what is declared but not served yet.
 #include "api/entry.h"
 #include "core/group.h"
+#include "core/init.h"
 #include "core/last_error.h"
 
 using namespace tutti;
@@ -38,7 +39,13 @@ const char* pncclGetErrorString(ncclResult_t result) {
   }
 }
 
-const char* pncclGetLastError(ncclComm_t) { return lastErrorText(); }
+const char* pncclGetLastError(ncclComm_t comm) {
+  // A communicator that failed by itself (a peer died) says why; otherwise this thread's last failed call
+  // counts.
+  if (comm != nullptr)
+    if (const Status failure = failureOf(comm); !failure.isOk()) rememberError(failure);
+  return lastErrorText();
+}
 void pncclResetDebugInit(void) {}
 
 ncclResult_t pncclGroupStart(void) {

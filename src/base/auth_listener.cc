@@ -258,15 +258,21 @@ void AuthListener::startHandshake(std::shared_ptr<Pending> pending) {
 /// core.
 void AuthListener::pauseAccepting(size_t index, const Status& why) {
   logWarn("{}: new connections wait for 100 ms", why.message());
-  ioService().modify(sockets_[index].handler, 0);
+  watchSocket(index, 0);
   auto timer = ioService().addTimer(std::chrono::milliseconds(100), [weak = weak_from_this(), index] {
-    if (auto self = weak.lock()) ioService().modify(self->sockets_[index].handler, EPOLLIN);
+    if (auto self = weak.lock()) self->watchSocket(index, EPOLLIN);
   });
-  if (timer.isOk()) {
-    sockets_[index].resume = *timer;
-  } else {
-    ioService().modify(sockets_[index].handler, EPOLLIN);
+  if (!timer.isOk()) {
+    watchSocket(index, EPOLLIN);
+    return;
   }
+  const std::lock_guard lock(mutex_);
+  sockets_[index].resume = *timer;
+}
+
+void AuthListener::watchSocket(size_t index, uint32_t events) {
+  const std::lock_guard lock(mutex_);
+  ioService().modify(sockets_[index].handler, events);
 }
 
 void AuthListener::evictOldest() {

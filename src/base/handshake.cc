@@ -10,7 +10,7 @@
 namespace tutti {
 namespace {
 
-constexpr std::chrono::milliseconds kAttemptLimit{10000};
+constexpr std::chrono::milliseconds kConnectLimit{10000};
 
 /// What came in place of a frame, for people: printable characters as they are.
 std::string printable(std::string_view bytes) {
@@ -31,9 +31,10 @@ struct AttemptResult {
   bool final = false;  // trying this address again cannot help
 };
 
-/// The connector's half of the exchange on a connected socket.
+/// The connector's half of the exchange on a connected socket. Services are offered before anyone is told
+/// about them, so a refusal is final, unless the caller knows the address only (`mayAppear`).
 Status exchange(int fd, uint64_t service, const Secret& secret, std::string_view payload, Deadline deadline,
-                const FaultState* faults, bool& final) {
+                const FaultState* faults, bool mayAppear, bool& final) {
   HelloMessage hello;
   hello.service = service;
   hello.payload = std::string(payload);
@@ -41,7 +42,10 @@ Status exchange(int fd, uint64_t service, const Secret& secret, std::string_view
   const std::string helloBody = hello.encode();
   TUTTI_TRY(sendFrame(fd, kHelloFrame, helloBody, deadline, faults));
   TUTTI_ASSIGN(const Frame answer, receiveFrame(fd, kMaxRejectBytes, deadline, faults));
-  if (answer.type == kRejectFrame) return remoteError("refused: {}", answer.body);
+  if (answer.type == kRejectFrame) {
+    final = !mayAppear;
+    return remoteError("refused: {}", answer.body);
+  }
   ChallengeMessage challenge;
   if (answer.type != kChallengeFrame || !challenge.decode(answer.body))
     return remoteError("the answer is no challenge (frame type {}, {} bytes)", answer.type,
@@ -56,15 +60,16 @@ Status exchange(int fd, uint64_t service, const Secret& secret, std::string_view
 }
 
 AttemptResult attempt(const SocketAddress& address, uint64_t service, const Secret& secret,
-                      std::string_view payload, Deadline deadline, const FaultState* faults) {
+                      std::string_view payload, Deadline deadline, const FaultState* faults, bool mayAppear) {
   AttemptResult result;
   auto connected = connectTo(address, deadline, faults);
   if (!connected.isOk()) {
     result.status = connected.status();
     return result;
   }
-  result.status = exchange(connected->get(), service, secret, payload, deadline, faults, result.final)
-                      .withContext("handshake with {}", address.text());
+  result.status =
+      exchange(connected->get(), service, secret, payload, deadline, faults, mayAppear, result.final)
+          .withContext("handshake with {}", address.text());
   if (result.status.isOk()) result.fd = std::move(*connected);
   return result;
 }
@@ -127,12 +132,12 @@ Result<UniqueFd> connectAuthenticated(const std::vector<SocketAddress>& addresse
   for (int64_t round = 0;; ++round) {
     // The first rounds are quick, so that an address that leads nowhere costs little when there are others.
     const auto patience = left.size() == 1
-                              ? kAttemptLimit
-                              : std::min(kAttemptLimit, std::chrono::milliseconds(1000) * (round + 1));
+                              ? kConnectLimit
+                              : std::min(kConnectLimit, std::chrono::milliseconds(1000) * (round + 1));
     std::vector<SocketAddress> again;
     for (const SocketAddress& address : left) {
       const Deadline limit = std::min(deadline, Deadline::after(patience));
-      AttemptResult result = attempt(address, service, secret, payload, limit, faults);
+      AttemptResult result = attempt(address, service, secret, payload, limit, faults, retry.untilDeadline);
       if (result.status.isOk()) return std::move(result.fd);
       if (faults != nullptr && faults->stopped()) return faults->error();
       last = result.status;

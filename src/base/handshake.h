@@ -119,6 +119,7 @@ class AuthListener : public std::enable_shared_from_this<AuthListener> {
   void acceptAll(size_t index);
   void startHandshake(std::shared_ptr<Pending> pending);
   void pauseAccepting(size_t index, const Status& why);
+  void watchSocket(size_t index, uint32_t events);
   void evictOldest();
   std::shared_ptr<Pending> forget(uint64_t key);
   void drop(uint64_t key, const std::string& why);

@@ -69,8 +69,9 @@ bool inSubnet(const NetworkInterface& interface, const SocketAddress& address) {
 
 int prefixLength(const sockaddr* mask) {
   if (mask == nullptr) return 0;
+  const SocketAddress address = SocketAddress::from(mask, sizeof(sockaddr_in6));
   int bits = 0;
-  for (const char byte : rawBytes(SocketAddress::from(mask, sizeof(sockaddr_in6))))
+  for (const char byte : rawBytes(address))
     bits += std::popcount(static_cast<unsigned>(static_cast<uint8_t>(byte)));
   return bits;
 }

@@ -97,7 +97,7 @@ struct IoServiceThread {
     if (!loop->entries.empty()) return false;
     loop->stop = true;
     if (service.loop_ == loop) service.loop_.reset();
-    service.retired_.push_back(loop);
+    loop->thread.detach();  // ended by its own last handler: nobody is there to join it
     return true;
   }
 
@@ -190,9 +190,7 @@ void IoService::afterForkInChild() {
   }
   // Leaked on purpose: a std::thread whose thread is elsewhere can be neither joined nor destroyed.
   new std::shared_ptr<Loop>(std::move(service.loop_));
-  new std::vector<std::shared_ptr<Loop>>(std::move(service.retired_));
   service.loop_.reset();
-  service.retired_.clear();
   currentLoop = nullptr;
   service.mutex_.unlock();
 }
@@ -204,15 +202,8 @@ size_t IoService::registered() const {
   return loop_ ? loop_->entries.size() : 0;
 }
 
-/// The running loop; starts one when there is none.
-Result<std::shared_ptr<IoService::Loop>> IoService::current(std::unique_lock<std::mutex>& lock) {
-  if (!retired_.empty()) {
-    std::vector<std::shared_ptr<Loop>> ended = std::move(retired_);
-    retired_.clear();
-    lock.unlock();
-    for (const auto& loop : ended) loop->thread.join();
-    lock.lock();
-  }
+/// The running loop; starts one when there is none. mutex_ is held.
+Result<std::shared_ptr<IoService::Loop>> IoService::current() {
   if (loop_) return loop_;
   auto loop = std::make_shared<Loop>();
   loop->epoll.reset(::epoll_create1(EPOLL_CLOEXEC));
@@ -241,7 +232,7 @@ Result<std::shared_ptr<IoService::Loop>> IoService::current(std::unique_lock<std
 
 Result<IoService::Id> IoService::add(int fd, uint32_t events, std::function<void(uint32_t)> handler) {
   std::unique_lock lock(mutex_);
-  TUTTI_ASSIGN(const std::shared_ptr<Loop> loop, current(lock));
+  TUTTI_ASSIGN(const std::shared_ptr<Loop> loop, current());
   const Id id = nextId_++;
   auto entry = std::make_shared<Loop::Entry>();
   entry->fd = fd;
@@ -261,7 +252,7 @@ Result<IoService::Id> IoService::add(int fd, uint32_t events, std::function<void
 
 Result<IoService::Id> IoService::guardOverFork(int fd) {
   std::unique_lock lock(mutex_);
-  TUTTI_ASSIGN(const std::shared_ptr<Loop> loop, current(lock));
+  TUTTI_ASSIGN(const std::shared_ptr<Loop> loop, current());
   const Id id = nextId_++;
   auto entry = std::make_shared<Loop::Entry>();
   entry->fd = fd;
@@ -282,7 +273,7 @@ void IoService::modify(Id id, uint32_t events) {
 
 Result<IoService::Id> IoService::addTimer(std::chrono::microseconds delay, std::function<void()> handler) {
   std::unique_lock lock(mutex_);
-  TUTTI_ASSIGN(const std::shared_ptr<Loop> loop, current(lock));
+  TUTTI_ASSIGN(const std::shared_ptr<Loop> loop, current());
   const Id id = nextId_++;
   auto entry = std::make_shared<Loop::Entry>();
   entry->once = std::move(handler);
@@ -296,7 +287,7 @@ Result<IoService::Id> IoService::addTimer(std::chrono::microseconds delay, std::
 
 Status IoService::post(std::function<void()> function) {
   std::unique_lock lock(mutex_);
-  TUTTI_ASSIGN(const std::shared_ptr<Loop> loop, current(lock));
+  TUTTI_ASSIGN(const std::shared_ptr<Loop> loop, current());
   const Id id = nextId_++;
   auto entry = std::make_shared<Loop::Entry>();
   entry->once = std::move(function);
@@ -331,16 +322,13 @@ void IoService::remove(Id id) {
 
 /// Ends and joins the loop when nothing is registered in it.
 void IoService::drop(std::unique_lock<std::mutex>& lock, const std::shared_ptr<Loop>& loop) {
-  // In the service thread itself the loop notices at the end of its round, and is joined by the next caller.
+  // In the service thread itself the loop notices at the end of its round.
   if (loop_ != loop || !loop->entries.empty() || currentLoop == loop.get()) return;
   loop_.reset();
   loop->stop = true;
-  std::vector<std::shared_ptr<Loop>> ended = std::move(retired_);
-  retired_.clear();
   lock.unlock();
   loop->signal();
   loop->thread.join();
-  for (const auto& other : ended) other->thread.join();
   lock.lock();
 }
 

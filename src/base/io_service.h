@@ -1,7 +1,8 @@
 // The process's service thread: watches descriptors and timers for everyone.
 //
-// It starts when the first handler registers and has ended and been joined when the last one has gone. All
-// signals are blocked in it. Handlers run one at a time, on it; they must not block.
+// It starts when the first handler registers and ends with the last one: it has been joined when remove()
+// returns, or ends by itself soon after, when the last one went away on the thread itself. All signals are
+// blocked in it. Handlers run one at a time, on it; they must not block.
 #pragma once
 
 #include <sys/epoll.h>
@@ -11,7 +12,6 @@
 #include <functional>
 #include <memory>
 #include <mutex>
-#include <vector>
 
 #include "base/status.h"
 
@@ -54,7 +54,7 @@ class IoService {
   friend struct IoServiceThread;
   struct Loop;
   IoService();
-  Result<std::shared_ptr<Loop>> current(std::unique_lock<std::mutex>& lock);
+  Result<std::shared_ptr<Loop>> current();
   void drop(std::unique_lock<std::mutex>& lock, const std::shared_ptr<Loop>& loop);
   static void beforeFork();
   static void afterForkInParent();
@@ -62,7 +62,6 @@ class IoService {
 
   mutable std::mutex mutex_;
   std::shared_ptr<Loop> loop_;
-  std::vector<std::shared_ptr<Loop>> retired_;  // ended by their own last handler; to be joined
   Id nextId_ = 1;
 };
 

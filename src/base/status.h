@@ -103,6 +103,7 @@ class [[nodiscard]] Result {
   const T* operator->() const { return &value(); }
   T& operator*() & { return value(); }
   const T& operator*() const& { return value(); }
+  T&& operator*() && { return std::move(*this).value(); }
 
   template <typename... Args>
   Result<T> withContext(fmt::format_string<Args...> format, Args&&... args) && {

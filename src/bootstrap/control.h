@@ -37,7 +37,8 @@ struct JoinRequest {
   std::map<std::string, std::string> settings;
   /// Raised when a peer dies or aborts; and when someone else raises it, every call here returns.
   std::shared_ptr<FaultState> faults;
-  /// Called once, on the service thread, after this object has raised `faults`. Must not block.
+  /// Called once, on the service thread, after this object has raised `faults`. Must not block. Not called,
+  /// and not running, after leave() has returned.
   std::function<void()> onFault;
 };
 

@@ -262,6 +262,7 @@ void Control::Hub::onClosed(int peer, LinkKind kind, const Status& why) {
     if (died) {
       state = PeerState::dead;
       text = fmt::format("{} died: {}", describeLocked(peer), why.message());
+      deaths_[peer] = text;
       if (rank_ == 0) relayFailure(peer, text);
     }
   }
@@ -276,11 +277,17 @@ void Control::Hub::raiseFault(const Status& why) {
     const std::lock_guard lock(mutex_);
     if (faultRaised_ || leaving_) return;
     faultRaised_ = true;
+    telling_ = true;  // leave() waits until the owner's callback has returned
   }
   logWarn("rank {}: {}", rank_, why.message());
   faults_->raise(why);
   changed_.notify();
   if (onFault_) onFault_();
+  {
+    const std::lock_guard lock(mutex_);
+    telling_ = false;
+  }
+  changed_.notify();
 }
 
 void Control::Hub::announceFault(const Status& why) {
@@ -316,10 +323,10 @@ void Control::Hub::leave(Deadline deadline) {
     const uint32_t ticket = changed_.ticket();
     {
       const std::lock_guard lock(mutex_);
-      if (connections_.empty()) break;
+      const bool telling = telling_ && !ioService().onServiceThread();
+      if (!telling && (connections_.empty() || limit.passed())) break;
     }
-    if (limit.passed()) break;
-    changed_.wait(ticket, std::chrono::milliseconds(limit.pollTimeoutMs(20)));
+    changed_.wait(ticket, std::chrono::milliseconds(std::max(1, limit.pollTimeoutMs(20))));
   }
   for (const Connection& connection : connections) connection.link->close();
   listener_.reset();

@@ -89,6 +89,7 @@ class Control::Hub : public std::enable_shared_from_this<Control::Hub> {
   Event changed_;
   std::vector<Member> members_;  // empty until the table has come
   std::vector<PeerState> peers_;
+  std::map<int, std::string> deaths_;            // of peers that are dead: what is told about it
   std::vector<Connection> connections_;          // all that are open
   std::vector<std::shared_ptr<Link>> star_;      // rank 0: by rank; others: [0]
   std::map<int, std::shared_ptr<Link>> direct_;  // used for sending
@@ -99,6 +100,7 @@ class Control::Hub : public std::enable_shared_from_this<Control::Hub> {
   std::map<uint64_t, std::string> missing_;                                    // answers to kAskFrame
   bool failureRelayed_ = false;
   bool faultRaised_ = false;
+  bool telling_ = false;  // the service thread is in onFault
   bool leaving_ = false;
 };
 

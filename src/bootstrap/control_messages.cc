@@ -30,7 +30,7 @@ Status Control::Hub::checkPeer(int peer) const {
     case PeerState::left:
       return remoteError("{} has left the communicator", describeLocked(peer));
     case PeerState::dead:
-      return remoteError("{} is dead", describeLocked(peer));
+      return remoteError("{}", deaths_.at(peer));
     case PeerState::unknown:
       break;
   }
@@ -74,6 +74,7 @@ Result<std::vector<std::string>> Control::Hub::allGather(std::string_view mine, 
   {
     const std::lock_guard lock(mutex_);
     if (leaving_) return invalidUsage("rank {} has left the communicator", rank_);
+    if (faults_->stopped()) return faults_->error();  // the first failure, not what followed from it
     sequence = gathers_++;
     if (rank_ == 0) {
       contribute(0, sequence, std::string(mine));

@@ -18,6 +18,8 @@ constexpr uint32_t kIdleLimitMs = 24u * 3600 * 1000;
 /// The root answers at the deadline of the rank that gives up first; that rank waits so much longer for it.
 constexpr std::chrono::seconds kGrace{3};
 constexpr std::chrono::seconds kFlushLimit{5};
+/// After a failure, ranks that come so late still hear why; the deadline may end this earlier.
+constexpr uint32_t kLatecomerLimitMs = 20000;
 
 void encodeMember(WireWriter& out, const Member& member) {
   out.i32(member.rank).string(member.host).i64(member.pid).u64(member.service);
@@ -251,7 +253,7 @@ void Root::fail(Status why) {
   failure_ = std::move(why);
   logWarn("rendezvous failed: {}", failure_.message());
   for (const auto& [rank, arrival] : arrivals_) refuse(arrival.link);
-  if (timer_ == 0 || arrivals_.empty()) setTimer(10000);
+  setTimer(kLatecomerLimitMs);
 }
 
 void Root::refuse(const std::shared_ptr<Link>& link) const {

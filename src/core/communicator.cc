@@ -58,9 +58,14 @@ Result<std::unique_ptr<Communicator>> Communicator::create(const CommunicatorSet
 }
 
 Status Communicator::connect(Deadline deadline) {
-  TUTTI_ASSIGN(control_, Control::join(
-                             setup_.id, setup_.rank, setup_.ranks, faults_, [this] { wake(); }, deadline));
-  TUTTI_TRY(control_->agree(agreedSettings(), deadline));
+  JoinRequest request;
+  request.id = setup_.id;
+  request.rank = setup_.rank;
+  request.nranks = setup_.ranks;
+  request.settings = agreedSettings();
+  request.faults = faults_;
+  request.onFault = [this] { wake(); };
+  TUTTI_ASSIGN(control_, Control::join(request, deadline));
   TUTTI_TRY(exchangePeers(deadline));
   std::set<std::string> hosts;
   for (const PeerInfo& peer : peers_) hosts.insert(peer.hostId);
@@ -68,7 +73,7 @@ Status Communicator::connect(Deadline deadline) {
       endpointOptions(setup_.ranks, static_cast<int>(hosts.size()), control_->secret());
   TUTTI_ASSIGN(endpoint_, Endpoint::create(peers_, setup_.rank, options, *control_, faults_, deadline));
   operators_ = std::make_unique<ReductionOps>(setup_.ranks);
-  planner_ = std::make_unique<Planner>(*endpoint_, static_cast<int>(hosts.size()));
+  TUTTI_ASSIGN(planner_, Planner::create(*endpoint_, static_cast<int>(hosts.size())));
   ExecutorOptions executorOptions;
   executorOptions.wait = WaitPolicy::forRanks(*endpoint_);
   executor_ = std::make_unique<HostExecutor>(*endpoint_, faults_, executorOptions);
@@ -83,7 +88,7 @@ Status Communicator::connect(Deadline deadline) {
 
 Status Communicator::exchangePeers(Deadline deadline) {
   PeerInfo mine;
-  const HostIdentity host = hostIdentity();
+  TUTTI_ASSIGN(const HostIdentity host, thisProcess());
   mine.rank = setup_.rank;
   mine.hostName = host.hostName;
   mine.hostId = host.hostId;
@@ -122,11 +127,11 @@ Status Communicator::close() {
   Status status = tasks_->drain(Deadline::never());
   closed_ = true;
   if (faults_->stopped()) {
-    control_->abort(faults_->error().message());
+    control_->announceFault(faults_->error());
   } else {
-    control_->leave(Deadline::after(kTeardownLimit)).ignore();
+    control_->leave(Deadline::after(kTeardownLimit));
   }
-  control_->stop();
+  control_.reset();
   tasks_.reset();
   executor_.reset();
   endpoint_.reset();
@@ -138,9 +143,9 @@ void Communicator::abort() {
   closed_ = true;
   faults_->raise(Status(ncclRemoteError, fmt::format("rank {} aborted the communicator", setup_.rank)));
   wake();
-  if (control_) control_->abort("ncclCommAbort was called");
+  if (control_) control_->announceFault(faults_->error());
   if (tasks_) tasks_->drain(Deadline::after(kTeardownLimit)).ignore();
-  if (control_) control_->stop();
+  control_.reset();
   tasks_.reset();
   executor_.reset();
   endpoint_.reset();

@@ -4,6 +4,7 @@
 
 #include "core/communicator.h"
 #include "core/launcher.h"
+#include "device/host_table.h"
 
 namespace tutti {
 namespace {
@@ -20,6 +21,12 @@ Status checkSelfMessages(const Communicator& communicator, std::span<const Opera
   if (sends == receives) return Status::ok();
   return invalidUsage("rank {} has {} send(s) to itself but {} receive(s) from itself in this group",
                       communicator.rank(), sends, receives);
+}
+
+Status checkStream(const tuttiHostRuntime_v1& runtime, cudaStream_t stream) {
+  int device = 0;
+  if (stream == nullptr || runtime.streamDevice(stream, &device) == 0) return Status::ok();
+  return invalidArgument("{} is not a stream, or was destroyed", static_cast<const void*>(stream));
 }
 
 }  // namespace
@@ -73,6 +80,8 @@ Status Group::runJobs() {
 }
 
 Status Group::checkEntries() {
+  TUTTI_ASSIGN(const tuttiHostRuntime_v1* runtime, hostTable());
+  for (const Entry& entry : entries_) TUTTI_TRY(checkStream(*runtime, entry.operation.stream));
   static thread_local std::vector<Operation> own;
   for (const Entry& entry : entries_) {
     if (entry.operation.kind == Operation::Kind::collective ||

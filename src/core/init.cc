@@ -142,4 +142,12 @@ Status asyncError(ncclComm_t comm, ncclResult_t* result) {
   return Status::ok();
 }
 
+Status failureOf(ncclComm_t comm) {
+  if (comm != nullptr && comm->magic == ncclComm::kMagic &&
+      comm->state.load(std::memory_order_acquire) == ncclComm::State::failed)
+    return comm->failure;
+  auto communicator = resolveHandle(comm);
+  return communicator.isOk() ? communicator.value()->error() : Status::ok();
+}
+
 }  // namespace tutti

@@ -19,5 +19,7 @@ Status destroyComm(ncclComm_t comm);
 Status abortComm(ncclComm_t comm);
 /// The communicator's state: ok, or the error that made it unusable; ncclInProgress while it is being made.
 Status asyncError(ncclComm_t comm, ncclResult_t* result);
+/// The error behind that state, with its message; ok when there is none, or when the handle is not valid.
+Status failureOf(ncclComm_t comm);
 
 }  // namespace tutti

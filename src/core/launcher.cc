@@ -1,7 +1,5 @@
 #include "core/launcher.h"
 
-#include <sched.h>
-
 #include <chrono>
 #include <vector>
 
@@ -91,18 +89,30 @@ void spinInline(const tuttiHostRuntime_v1& runtime, std::vector<Inline>& tasks) 
     if (advanceInline(runtime, tasks)) {
       idleRounds = 0;
     } else if (++idleRounds > kIdleRoundsBeforeYield) {
-      sched_yield();  // a peer may need this core to make the progress that we wait for
+      // A peer may need this core to make the progress that we wait for.
+      tasks.front().task->communicator().executor().yieldCore();
     }
     if (Clock::now() >= end) break;
   }
 }
 
-Status enqueueOtherStreams(const tuttiHostRuntime_v1& runtime, RankTask* task) {
+/// Puts the task on its streams: in `inlineTasks` when its stream is idle, else in the stream's queue.
+Status place(const tuttiHostRuntime_v1& runtime, RankTask* task, std::vector<Inline>& inlineTasks) {
+  const DeviceScope device(runtime, *task);
   task->streamsToArrive.store(static_cast<uint32_t>(task->otherStreams().size()), std::memory_order_relaxed);
+  task->holders.store(1, std::memory_order_relaxed);
   for (cudaStream_t stream : task->otherStreams()) {
+    task->holders.fetch_add(1, std::memory_order_relaxed);
     if (const int error = runtime.streamEnqueue(stream, {arriveAndWait, releaseTask, task}); error != 0) {
+      task->holders.fetch_sub(1, std::memory_order_relaxed);
       return systemError(error, "enqueue on stream {}", static_cast<const void*>(stream));
     }
+  }
+  void* occupation = nullptr;
+  if (runtime.streamTryBegin(task->stream(), &occupation) == 0) {
+    inlineTasks.push_back({task, occupation});
+  } else if (const int error = runtime.streamEnqueue(task->stream(), mainWork(task)); error != 0) {
+    return systemError(error, "enqueue on stream {}", static_cast<const void*>(task->stream()));
   }
   return Status::ok();
 }
@@ -113,23 +123,23 @@ Status launchTasks(std::span<RankTask* const> tasks) {
   TUTTI_ASSIGN(const tuttiHostRuntime_v1* runtime, hostTable());
   static thread_local std::vector<Inline> inlineTasks;
   inlineTasks.clear();
+  Status status;
   for (RankTask* task : tasks) {
-    const DeviceScope device(*runtime, *task);
-    task->holders.store(1 + static_cast<uint32_t>(task->otherStreams().size()), std::memory_order_relaxed);
-    TUTTI_TRY(enqueueOtherStreams(*runtime, task));
-    void* occupation = nullptr;
-    if (runtime->streamTryBegin(task->stream(), &occupation) == 0) {
-      inlineTasks.push_back({task, occupation});
-    } else if (const int error = runtime->streamEnqueue(task->stream(), mainWork(task)); error != 0) {
-      return systemError(error, "enqueue on stream {}", static_cast<const void*>(task->stream()));
-    }
+    const Status placed = place(*runtime, task, inlineTasks);
+    if (placed.isOk()) continue;
+    // The other ranks may have started already: a rank that cannot join in makes the communicator unusable. The task
+    // still has to end, in its turn, so that what was enqueued before and after it ends.
+    task->communicator().fail(placed);
+    task->runToEnd();
+    releaseHolder(task);
+    status = placed;
   }
   spinInline(*runtime, inlineTasks);
   for (const Inline& rest : inlineTasks) {
     rest.task->communicator().executor().returnConnections();
     runtime->streamHandOff(rest.occupation, mainWork(rest.task));
   }
-  return Status::ok();
+  return status;
 }
 
 }  // namespace tutti

@@ -47,7 +47,8 @@ Status OperationRun::begin(Communicator& communicator, const Operation& operatio
   if (operation_.reduction.residentScalar != nullptr) {
     readScalar(operation_.reduction.residentScalar, operation_.reduction.spec);
   }
-  if (operation.kind == Operation::Kind::collective && communicator.planner().wantsZeroCopy(operation_)) {
+  TUTTI_ASSIGN(const bool zeroCopy, communicator.planner().wantsZeroCopy(operation_));
+  if (zeroCopy) {
     postBoard();
     phase_ = Phase::negotiating;
     return Status::ok();

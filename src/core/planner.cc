@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "algorithms/registry.h"
+#include "algorithms/segment_table.h"
 #include "algorithms/send_recv.h"
 #include "base/datatype.h"
 #include "base/log.h"
@@ -11,29 +12,64 @@
 namespace tutti {
 namespace {
 
-// Until the cost model chooses: sizes (bytes of a block) at which another algorithm takes over.
-constexpr size_t kZeroCopyFrom = 16 * 1024;
-constexpr size_t kOneShotUpTo = 64 * 1024;
-constexpr size_t kDoublingUpTo = 64 * 1024;
+// Where nothing limits a slice (everything happens in the users' buffers), a call is one slice.
 constexpr size_t kLongestSlice = size_t{1} << 40;
+
+size_t vectorBytes(const Operation& operation, int ranks) {
+  const size_t block = operation.count * sizeOf(operation.type);
+  const bool manyBlocks = holdsAllBlocks(operation.collective, Buffer::input) ||
+                          holdsAllBlocks(operation.collective, Buffer::output);
+  return manyBlocks ? block * static_cast<size_t>(ranks) : block;
+}
 
 }  // namespace
 
-Planner::Planner(const Endpoint& endpoint, int hosts) : endpoint_(endpoint), hosts_(hosts) {}
-
-bool Planner::allMapped() const {
-  return endpoint_.localRanks().size() == static_cast<size_t>(endpoint_.ranks());
+Result<std::unique_ptr<Planner>> Planner::create(const Endpoint& endpoint, int hosts) {
+  TUTTI_ASSIGN(AlgorithmFilter filter, AlgorithmFilter::parse(params().algo()).withContext("NCCL_ALGO"));
+  return std::unique_ptr<Planner>(new Planner(endpoint, hosts, std::move(filter)));
 }
 
-bool Planner::wantsZeroCopy(const Operation& operation) const {
+Result<Choice> Planner::chooseFor(const Operation& operation, bool zeroCopy) const {
+  SelectorInput input;
+  input.collective = operation.collective;
+  input.ranks = endpoint_.ranks();
+  input.bytes = vectorBytes(operation, endpoint_.ranks());
+  input.allMapped = allMapped();
+  input.hosts = hosts_;
+  input.zeroCopyUsable = zeroCopy;
+  input.maxChannels = endpoint_.options().channels;
+  return choose(input, filter_);
+}
+
+Result<bool> Planner::wantsZeroCopy(const Operation& operation) {
   if (endpoint_.ranks() == 1 || !allMapped()) return false;
   if (operation.reduction.ownScalar) return false;  // a rank cannot scale what it reads from its peers
-  return operation.count * sizeOf(operation.type) >= kZeroCopyFrom;
+  TUTTI_ASSIGN(const Plan plan, this->plan(operation, true));
+  return plan.schedule->needsMappedUserBuffers();
 }
 
-Result<std::shared_ptr<const Schedule>> Planner::schedule(const std::string& algorithm, Collective collective,
-                                                          int root) {
-  auto& cached = schedules_[Key(algorithm, collective, root)];
+Result<Plan> Planner::plan(const Operation& operation, bool zeroCopy) {
+  const PlanKey key(operation.collective, operation.root, operation.count * sizeOf(operation.type), zeroCopy);
+  if (const auto found = plans_.find(key); found != plans_.end()) return found->second;
+  if (plans_.size() >= kMostPlans) plans_.clear();  // a program that never calls twice alike
+  TUTTI_ASSIGN(Plan made, makePlan(operation, zeroCopy));
+  return plans_.emplace(key, std::move(made)).first->second;
+}
+
+Result<Plan> Planner::makePlan(const Operation& operation, bool zeroCopy) {
+  TUTTI_ASSIGN(const Choice choice, chooseFor(operation, zeroCopy));
+  Plan plan;
+  TUTTI_ASSIGN(plan.schedule, schedule(choice.algorithm->name, operation.collective, operation.root));
+  plan.sliceBytes = sliceBytesFor(*plan.schedule);
+  plan.channels = choice.channels;
+  logInfo(Subsystem::tuning, "{}: {} bytes{}: algorithm {}, {} channel(s), predicted {:.2f} us", name(operation.collective),
+          vectorBytes(operation, endpoint_.ranks()), zeroCopy ? " in mapped buffers" : "", choice.algorithm->name,
+          choice.channels, choice.predictedSeconds * 1e6);
+  return plan;
+}
+
+Result<std::shared_ptr<const Schedule>> Planner::schedule(std::string_view algorithm, Collective collective, int root) {
+  auto& cached = schedules_[ScheduleKey(algorithm, collective, root)];
   if (cached == nullptr) {
     ScheduleRequest request;
     request.collective = collective;
@@ -46,37 +82,15 @@ Result<std::shared_ptr<const Schedule>> Planner::schedule(const std::string& alg
   return cached;
 }
 
-std::string Planner::algorithmFor(const Operation& operation, bool zeroCopy) const {
-  const size_t bytes = operation.count * sizeOf(operation.type);
-  if (endpoint_.ranks() == 1) return "ring";
-  if (zeroCopy) return "direct";
-  if (allMapped())
-    return operation.collective == Collective::allReduce && bytes > kOneShotUpTo ? "twoshot" : "oneshot";
-  if (operation.collective == Collective::allReduce && bytes <= kDoublingUpTo) return "doubling";
-  return "ring";
-}
-
 size_t Planner::sliceBytesFor(const Schedule& schedule) const {
   const EndpointOptions& options = endpoint_.options();
   return std::min(kLongestSlice, schedule.maxSliceBytes(options.slotBytes, options.scratchBytes));
 }
 
-Result<Plan> Planner::plan(const Operation& operation, bool zeroCopy) {
-  const std::string algorithm = algorithmFor(operation, zeroCopy);
-  Plan plan;
-  TUTTI_ASSIGN(plan.schedule, schedule(algorithm, operation.collective, operation.root));
-  plan.sliceBytes = sliceBytesFor(*plan.schedule);
-  plan.channels = allMapped() ? 1 : endpoint_.options().channels;
-  logTrace(Subsystem::tuning, "{} of {} x {}: algorithm {}, {} channel(s), slices of {} bytes",
-           name(operation.collective), operation.count, nameOf(operation.type), algorithm, plan.channels,
-           plan.sliceBytes);
-  return plan;
-}
-
 Result<Plan> Planner::planMessage(const Operation& message) {
   const int self = endpoint_.rank();
   const bool sends = message.kind == Operation::Kind::send;
-  auto& cached = schedules_[Key(sends ? "send" : "recv", Collective::sendRecv, message.root)];
+  auto& cached = schedules_[ScheduleKey(sends ? "send" : "recv", Collective::sendRecv, message.root)];
   if (cached == nullptr) {
     const int from = sends ? self : message.root;
     const int to = sends ? message.root : self;

@@ -5,10 +5,11 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <string>
+#include <string_view>
 #include <tuple>
 
 #include "algorithms/schedule.h"
+#include "algorithms/selector.h"
 #include "base/status.h"
 #include "core/operation.h"
 #include "transport/endpoint.h"
@@ -22,29 +23,39 @@ struct Plan {
   size_t sliceBytes = 0;
 };
 
-/// One communicator's planner. Used by one thread at a time (the one that runs the task).
+/// One communicator's planner. Used by one thread at a time (the one that runs the task). Plans are kept: a call like
+/// one before costs a look-up and allocates nothing.
 class Planner {
  public:
-  Planner(const Endpoint& endpoint, int hosts);
+  /// An error when NCCL_ALGO cannot be understood.
+  static Result<std::unique_ptr<Planner>> create(const Endpoint& endpoint, int hosts);
 
-  /// True when the operation should run in place on the users' buffers, provided that all ranks' buffers can
-  /// be mapped: worth a negotiation. Depends only on what all ranks know.
-  bool wantsZeroCopy(const Operation& operation) const;
+  /// True when the operation should run in place on the users' buffers, provided that all ranks' buffers can be mapped:
+  /// worth a negotiation. Depends only on what all ranks know.
+  Result<bool> wantsZeroCopy(const Operation& operation);
   Result<Plan> plan(const Operation& operation, bool zeroCopy);
   /// The plan of a send, a receive or a message to oneself.
   Result<Plan> planMessage(const Operation& message);
 
  private:
-  using Key = std::tuple<std::string, Collective, int>;  // algorithm, collective, root or peer code
-  Result<std::shared_ptr<const Schedule>> schedule(const std::string& algorithm, Collective collective,
-                                                   int root);
-  std::string algorithmFor(const Operation& operation, bool zeroCopy) const;
+  Planner(const Endpoint& endpoint, int hosts, AlgorithmFilter filter)
+      : endpoint_(endpoint), hosts_(hosts), filter_(std::move(filter)) {}
+
+  Result<Choice> chooseFor(const Operation& operation, bool zeroCopy) const;
+  Result<Plan> makePlan(const Operation& operation, bool zeroCopy);
+  Result<std::shared_ptr<const Schedule>> schedule(std::string_view algorithm, Collective collective, int root);
   size_t sliceBytesFor(const Schedule& schedule) const;
-  bool allMapped() const;
+  bool allMapped() const { return endpoint_.localRanks().size() == static_cast<size_t>(endpoint_.ranks()); }
+
+  using ScheduleKey = std::tuple<std::string_view, Collective, int>;  // algorithm (a literal), collective, root or peer
+  using PlanKey = std::tuple<Collective, int, size_t, bool>;          // collective, root, bytes, zero copy
+  static constexpr size_t kMostPlans = 4096;
 
   const Endpoint& endpoint_;
   const int hosts_;
-  std::map<Key, std::shared_ptr<const Schedule>> schedules_;
+  const AlgorithmFilter filter_;
+  std::map<ScheduleKey, std::shared_ptr<const Schedule>> schedules_;
+  std::map<PlanKey, Plan> plans_;
 };
 
 }  // namespace tutti

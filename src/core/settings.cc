@@ -1,6 +1,7 @@
 #include "core/settings.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "base/params.h"
 #include "nccl.h"
@@ -45,13 +46,14 @@ std::map<std::string, std::string> agreedSettings() {
   };
 }
 
-EndpointOptions endpointOptions(int ranks, int hosts, const uint64_t (&secret)[2]) {
+EndpointOptions endpointOptions(int ranks, int hosts, const Secret& secret) {
   EndpointOptions options;
   options.channels = channelCount(hosts);
   options.slotBytes = defaultSlotBytes(hosts);
   options.scratchBytes = options.slotBytes * std::max<size_t>(kScratchSlices, static_cast<size_t>(ranks));
-  options.secret[0] = secret[0];
-  options.secret[1] = secret[1];
+  const Secret own = secret.derive("transport");
+  static_assert(sizeof own.bytes == sizeof options.secret);
+  std::memcpy(options.secret, own.bytes.data(), sizeof options.secret);
   return options;
 }
 

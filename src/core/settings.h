@@ -4,6 +4,7 @@
 #include <map>
 #include <string>
 
+#include "base/hmac.h"
 #include "transport/endpoint.h"
 
 namespace tutti {
@@ -13,6 +14,6 @@ namespace tutti {
 std::map<std::string, std::string> agreedSettings();
 
 /// Channels, slots and scratch of a communicator of `ranks` ranks on `hosts` hosts.
-EndpointOptions endpointOptions(int ranks, int hosts, const uint64_t (&secret)[2]);
+EndpointOptions endpointOptions(int ranks, int hosts, const Secret& secret);
 
 }  // namespace tutti

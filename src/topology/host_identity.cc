@@ -1,75 +1,17 @@
 #include "topology/host_identity.h"
 
-#include <pthread.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
-#include <array>
-#include <atomic>
-#include <chrono>
-#include <climits>
-#include <cstdio>
-#include <memory>
-
-#include <fmt/format.h>
-
-#include "base/params.h"
-#include "base/random.h"
+#include "base/identity.h"
 
 namespace tutti {
-namespace {
 
-std::atomic<uint64_t> token{0};
-
-std::string shortHostName() {
-  std::array<char, HOST_NAME_MAX + 1> name{};
-  if (::gethostname(name.data(), name.size() - 1) != 0) return "unknown";
-  const std::string full(name.data());
-  return full.substr(0, full.find('.'));
-}
-
-/// The first word of a small file, or empty.
-std::string firstWord(const char* path) {
-  const std::unique_ptr<FILE, int (*)(FILE*)> file(std::fopen(path, "re"), std::fclose);
-  std::array<char, 128> word{};
-  if (!file || std::fscanf(file.get(), "%127s", word.data()) != 1) return {};
-  return word.data();
-}
-
-/// Inode of a namespace: its identity on this kernel; 0 when unknown.
-uint64_t namespaceInode(const char* path) {
-  struct stat info {};
-  return ::stat(path, &info) == 0 ? info.st_ino : 0;
-}
-
-}  // namespace
-
-uint64_t processToken() {
-  // The child of a fork draws its own.
-  static const int registered =
-      ::pthread_atfork(nullptr, nullptr, [] { token.store(0, std::memory_order_relaxed); });
-  (void)registered;
-  uint64_t current = token.load(std::memory_order_acquire);
-  while (current == 0) {
-    uint64_t fresh = 0;
-    if (!tryRandomBytes(&fresh, sizeof(fresh)))  // unique on this host at least
-      fresh = static_cast<uint64_t>(::getpid()) << 32 ^
-              static_cast<uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count());
-    if (fresh != 0 && token.compare_exchange_strong(current, fresh, std::memory_order_acq_rel)) return fresh;
-  }
-  return current;
-}
-
-HostIdentity hostIdentity() {
+Result<HostIdentity> thisProcess() {
   HostIdentity identity;
-  identity.hostName = shortHostName();
+  identity.hostName = hostName();
+  identity.hostId = hostIdentity();
   identity.pid = ::getpid();
-  identity.processToken = processToken();
-  identity.hostId = params().hostId();
-  if (identity.hostId.empty())
-    identity.hostId =
-        fmt::format("{}/{}/net:{}", identity.hostName, firstWord("/proc/sys/kernel/random/boot_id"),
-                    namespaceInode("/proc/self/ns/net"));
+  TUTTI_ASSIGN(identity.processToken, processToken());
   return identity;
 }
 

@@ -97,7 +97,9 @@ class Endpoint {
   virtual void post(uint64_t sequence, const BoardEntry& entry) = 0;
   virtual const BoardEntry* read(int rank, uint64_t sequence) const = 0;
 
-  /// Describes a buffer of this rank for the board; usable is decided by the caller.
+  /// Describes a buffer of this rank for the board; usable is decided by the caller. Peers in the same
+  /// process can use it when address is not 0, mapped peers in other processes when fileId is not 0. Both are
+  /// 0 where NCCL_P2P_DISABLE forbids direct use.
   virtual BufferDescriptor describe(const void* pointer, size_t bytes) const = 0;
   /// The address at which a local peer's buffer can be used here. Maps its memory file on first use: asks the
   /// owner's process for the descriptor (answered by its service thread), within the deadline. Mappings are
@@ -110,7 +112,8 @@ class Endpoint {
   /// taken them: endSleep() takes them (call it when a run starts and after every sleep); beginSleep() gives
   /// them back (before the thread sleeps on its doorbell AND when it has finished its run: what the run
   /// published may still have to be sent). The service thread rings this rank's bell when something moved.
-  /// Both may be called again without harm, and cost nothing when there are no message connections.
+  /// Both may be called again without harm, and cost nothing when there are no message connections. A thread
+  /// that leaves without beginSleep() is noticed, but only after 5 to 10 ms.
   virtual void beginSleep() = 0;
   virtual void endSleep() = 0;
 };

@@ -238,7 +238,8 @@ class Joiner {
                  exchangeReports(affected ? makeNamed() : Report{}, "make a named segment"));
     const Report opened = affected ? openNamed(names[static_cast<size_t>(lowest())]) : Report{};
     TUTTI_ASSIGN(const auto second, exchangeReports(opened, "open the named segment"));
-    if (segment_) segment_->file().unlink();
+    if (segment_ && lowest() == rank_)
+      segment_->file().unlink();  // others of this process hold the same object
     // Groups where it failed for any rank fall apart into processes; the others keep what they have.
     const auto broken = failedGroups(second);
     const bool apart = broken.count(lowest()) != 0;

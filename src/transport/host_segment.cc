@@ -137,7 +137,9 @@ Result<std::shared_ptr<HostSegment>> shareInProcess(
     const std::lock_guard lock(segments.mutex);
     // An entry that nobody else holds and whose segment is gone belongs to a communicator that is gone.
     std::erase_if(segments.byKey, [](const auto& known) {
-      return known.second.use_count() == 1 && known.second->segment.expired();
+      if (known.second.use_count() != 1) return false;
+      const std::lock_guard written(known.second->mutex);  // by a thread that has let go of the entry since
+      return known.second->segment.expired();
     });
     auto& known = segments.byKey[key];
     if (!known) known = std::make_shared<ProcessSegments::Entry>();

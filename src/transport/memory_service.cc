@@ -7,11 +7,11 @@
 #include <utility>
 #include <vector>
 
+#include "base/identity.h"
 #include "base/log.h"
 #include "base/random.h"
 #include "base/wire.h"
 #include "device/host_table.h"
-#include "topology/host_identity.h"
 
 namespace tutti {
 namespace {
@@ -31,13 +31,14 @@ Result<std::shared_ptr<AuthListener>> processListener() {
   static uint64_t owner = 0;
   static std::weak_ptr<AuthListener> known;
   const std::lock_guard lock(mutex);
-  if (owner == processToken()) {
+  TUTTI_ASSIGN(const uint64_t self, processToken());
+  if (owner == self) {
     if (auto listener = known.lock()) return listener;
   }
   TUTTI_ASSIGN(const uint64_t number, randomU64());
   const auto address = SocketAddress::abstractUnix(fmt::format("tutti-{}-{:016x}", ::getpid(), number));
   TUTTI_ASSIGN(auto listener, AuthListener::listen({address}));
-  owner = processToken();
+  owner = self;
   known = listener;
   return listener;
 }

@@ -22,6 +22,9 @@ namespace {
 /// A destroyed transport waits this long for a peer that takes nothing before it drops the rest.
 constexpr std::chrono::seconds kStuckLimit{60};
 
+/// How soon messages of a thread that left without parking are looked after.
+constexpr std::chrono::milliseconds kTick{5};
+
 uint64_t keyOf(const LaneId& id, int channels) {
   const auto connection =
       (static_cast<uint64_t>(id.peer) * static_cast<uint64_t>(channels) + static_cast<uint64_t>(id.channel)) *
@@ -70,6 +73,12 @@ MessageTransport::MessageTransport(const std::vector<PeerInfo>& peers, int rank,
       bell_(bell),
       faults_(std::move(faults)) {}
 
+MessageTransport::Turn::Turn(MessageTransport& transport) : lock_(transport.mutex_, std::defer_lock) {
+  transport.waiting_.fetch_add(1, std::memory_order_relaxed);
+  lock_.lock();
+  transport.waiting_.fetch_sub(1, std::memory_order_relaxed);
+}
+
 Result<std::unique_ptr<MessageTransport>> MessageTransport::listen(const std::vector<PeerInfo>& peers,
                                                                    int rank, const EndpointOptions& options,
                                                                    Doorbell* bell,
@@ -92,12 +101,16 @@ Status MessageTransport::openListener() {
 
 MessageTransport::~MessageTransport() {
   deliverPending();
+  IoService::Id ticks[2] = {};
   {
-    const std::lock_guard lock(mutex_);
+    const Turn turn(*this);
     closing_ = true;
+    ticks[0] = tick_;
+    ticks[1] = previousTick_;
   }
   if (listener_ && service_ != 0) listener_->withdraw(service_);
   connectors_.clear();
+  for (const IoService::Id tick : ticks) ioService().remove(tick);
   ioService().remove(watch_);
   for (NetLane* lane : connected_) {
     ioService().remove(lane->guard());
@@ -126,7 +139,7 @@ Result<NetLane*> MessageTransport::lane(LaneId id) {
 }
 
 Result<FifoReceiver*> MessageTransport::receiver(int peer, int channel, int port) {
-  const std::lock_guard lock(mutex_);
+  const Turn turn(*this);
   TUTTI_ASSIGN(NetLane* const found, lane({peer, channel, port, false}));
   return static_cast<ReceiveLane*>(found)->user();
 }
@@ -136,7 +149,7 @@ Result<FifoSender*> MessageTransport::sender(int peer, int channel, int port) {
   NetLane* made = nullptr;
   std::vector<std::unique_ptr<AuthConnector>> finished;  // destroyed without the lock, which they may want
   {
-    const std::lock_guard lock(mutex_);
+    const Turn turn(*this);
     for (auto& connector : connectors_)
       if (connector->finished()) finished.push_back(std::move(connector));
     std::erase(connectors_, nullptr);
@@ -151,14 +164,14 @@ Result<FifoSender*> MessageTransport::sender(int peer, int channel, int port) {
                                     RetryPolicy::fromParams(),
                                     [this, made](Result<UniqueFd> fd) { connected(made, std::move(fd)); })
                    .withContext("data connection to {}", describePeer(peer)));
-  const std::lock_guard lock(mutex_);
+  const Turn turn(*this);
   connectors_.push_back(std::move(connector));
   return static_cast<SendLane*>(made)->user();
 }
 
 /// Service thread: a connection that sender() started is up, or cannot be made.
 void MessageTransport::connected(NetLane* lane, Result<UniqueFd> fd) {
-  const std::lock_guard lock(mutex_);
+  const Turn turn(*this);
   if (!fd.isOk()) return raise(lane, fd.status());
   std::string far = peerAddress(fd->get()).text();
   Status status = attach(lane, std::make_unique<SocketSender>(std::move(fd).value(), std::move(far)));
@@ -167,7 +180,7 @@ void MessageTransport::connected(NetLane* lane, Result<UniqueFd> fd) {
 
 /// Service thread: a peer's sender has connected to us.
 void MessageTransport::accepted(AcceptedConnection connection) {
-  const std::lock_guard lock(mutex_);
+  const Turn turn(*this);
   if (closing_) return;
   const std::string far = connection.peer.text();
   Status status = accept(connection);
@@ -204,8 +217,8 @@ Status MessageTransport::attach(NetLane* lane, std::unique_ptr<NetConnection> co
   if (parked_) {
     pumpAll();
     ioService().modify(watch_, EPOLLIN);
-  } else {
-    bell_->ring();  // the running thread may be between progress() and its sleep
+  } else if (!ticking_) {
+    startTick();  // the thread that took the lanes may be gone
   }
   return Status::ok();
 }
@@ -243,16 +256,26 @@ void MessageTransport::raise(const NetLane* lane, const Status& status) {
 }
 
 bool MessageTransport::progress() {
-  if (!active_.load(std::memory_order_acquire)) return false;
+  if (!active_.load(std::memory_order_acquire) || waiting_.load(std::memory_order_relaxed) != 0) return false;
   const std::unique_lock lock(mutex_, std::try_to_lock);
-  return lock.owns_lock() && pumpAll();
+  if (!lock.owns_lock()) return false;
+  parked_.store(false, std::memory_order_relaxed);
+  ++rounds_;
+  if (!ticking_) startTick();
+  return pumpAll();
 }
 
 void MessageTransport::take() { parked_.store(false, std::memory_order_release); }
 
 void MessageTransport::park() {
-  const std::lock_guard lock(mutex_);
-  if (parked_.exchange(true, std::memory_order_acq_rel) || connected_.empty()) return;
+  // Also when parked already: the caller may have published since, and nobody else would notice.
+  const Turn turn(*this);
+  parkLocked();
+}
+
+void MessageTransport::parkLocked() {
+  parked_.store(true, std::memory_order_relaxed);
+  if (connected_.empty()) return;
   // What is left after this waits for the network, and the network's next event is reported by epoll.
   while (pumpAll()) continue;
   ioService().modify(watch_, EPOLLIN);
@@ -260,12 +283,34 @@ void MessageTransport::park() {
 
 /// Service thread: epoll_ has something.
 void MessageTransport::onServiceThread() {
-  const std::lock_guard lock(mutex_);
+  const Turn turn(*this);
   if (!parked_.load(std::memory_order_acquire)) {
     ioService().modify(watch_, 0);  // the running thread looks itself
     return;
   }
   while (pumpAll()) continue;
+}
+
+/// Locked.
+void MessageTransport::startTick() {
+  roundsSeen_ = rounds_;
+  auto added = ioService().addTimer(kTick, [this] { onTick(); });
+  ticking_ = added.isOk();  // else the next progress() tries again
+  if (!ticking_) return;
+  previousTick_ = tick_;
+  tick_ = *added;
+}
+
+/// Service thread, while a thread has the lanes: is it still there?
+void MessageTransport::onTick() {
+  const Turn turn(*this);
+  ticking_ = false;
+  if (closing_ || parked_.load(std::memory_order_relaxed)) return;
+  if (rounds_ == roundsSeen_) {
+    parkLocked();
+  } else {
+    startTick();
+  }
 }
 
 /// What ranks published must arrive, although they have stopped caring.
@@ -274,7 +319,7 @@ void MessageTransport::deliverPending() {
   Deadline stuck = Deadline::after(kStuckLimit);
   for (;;) {
     {
-      const std::lock_guard lock(mutex_);
+      const Turn turn(*this);
       if (pumpAll()) stuck = Deadline::after(kStuckLimit);
       const auto waiting = std::count_if(lanes_.begin(), lanes_.end(), [](const auto& entry) {
         return entry.second->pending() && !entry.second->failed();

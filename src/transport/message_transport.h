@@ -7,7 +7,8 @@
 // While the rank's thread runs a collective it moves the lanes itself (take()). Before it sleeps or leaves it
 // parks them: the service thread then watches the sockets, moves the lanes and rings the rank's bell. An idle
 // communicator costs nothing, since nothing polls. Connections are made and accepted by the service thread
-// alone, so that a rank can send to a peer whose threads do something else.
+// alone, so that a rank can send to a peer whose threads do something else. A thread that takes the lanes and
+// then stops calling progress() without parking them is found out by a timer, which parks them for it.
 #pragma once
 
 #include <atomic>
@@ -77,6 +78,9 @@ class MessageTransport {
   void harvest();
   bool pumpAll();
   void onServiceThread();
+  void parkLocked();
+  void startTick();
+  void onTick();
   void raise(const NetLane* lane, const Status& status);
   void deliverPending();
   std::string describePeer(int peer) const;
@@ -92,7 +96,17 @@ class MessageTransport {
   std::shared_ptr<AuthListener> listener_;
   uint64_t service_ = 0;
 
-  std::mutex mutex_;  // guards what follows, and every lane
+  /// Locks for anything but progress(), which polls and would otherwise keep the others waiting for long.
+  class Turn {
+   public:
+    explicit Turn(MessageTransport& transport);
+
+   private:
+    std::unique_lock<std::mutex> lock_;
+  };
+
+  std::atomic<int> waiting_{0};  // threads that want their turn
+  std::mutex mutex_;             // guards what follows, and every lane
   bool closing_ = false;
   std::unordered_map<uint64_t, std::unique_ptr<NetLane>> lanes_;
   std::vector<NetLane*> connected_;
@@ -100,6 +114,11 @@ class MessageTransport {
   UniqueFd epoll_;                   // edge-triggered, over all connections
   IoService::Id watch_ = 0;          // of epoll_
   std::atomic<bool> parked_{true};   // cleared without the lock
+  bool ticking_ = false;             // a thread has the lanes, and a timer looks after it
+  IoService::Id tick_ = 0;           // that timer, or the last one
+  IoService::Id previousTick_ = 0;   // its handler may still be on its way out
+  uint64_t rounds_ = 0;              // progress() calls
+  uint64_t roundsSeen_ = 0;          // at the last tick
   std::atomic<bool> active_{false};  // there is a connected lane
 };
 

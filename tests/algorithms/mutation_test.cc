@@ -357,6 +357,99 @@ TEST(Mutations, SizesMustBeThoseOfTheDataThatMoves) {
   expectFailure(prove(set), {"nothing tells the size"});
 }
 
+/// One rank, one or more lanes: the smallest schedules that break one rule each.
+Result<Certificate> checkAlone(const std::function<void(Schedule&)>& build, CheckOptions options = {}) {
+  Schedule schedule;
+  schedule.name = "alone";
+  schedule.parts = 3;
+  schedule.maxCount = 0;
+  schedule.scratchSegments = 3;
+  schedule.flags = 2;
+  build(schedule);
+  const ScheduleSet set = {schedule};
+  const ScheduleSet* calls[] = {&set};
+  return check(calls, options);
+}
+
+Location part(Buffer buffer, int32_t first, int32_t count = 1) { return {buffer, first, count, kSelf}; }
+
+void finish(Lane& lane) { lane.copy(part(Buffer::input, 0, 3), part(Buffer::output, 0, 3)).finalize = true; }
+
+TEST(Mutations, AMessageOrRaiseTooManyIsNoticed) {
+  const auto with = [](auto change, int32_t slices) {
+    ScheduleSet set = make("oneshot", Collective::allReduce, 2);
+    for (Schedule& schedule : set) schedule.maxCount = 1;
+    change(set[0].lanes[0]);
+    const ScheduleSet* calls[] = {&set};
+    return check(calls, {.slices = slices});
+  };
+  const auto send = [](Lane& lane) { lane.send(1, {Buffer::input, 0}); };
+  const auto raise = [](Lane& lane) { lane.signal(1); };
+  expectFailure(with(send, 1), {"message(s) of rank 0 for rank 1", "never taken"});
+  expectFailure(with(raise, 1), {"raise(s) of a flag of rank 0 for rank 1", "never taken"});
+  expectFailure(with(raise, 3), {"takes a raise of flag 0 by rank 0 in call 0 slice 0"});
+  ScheduleSet ring = make("ring", Collective::allReduce, 3);
+  ring[0].lanes[0].send(1, {Buffer::output, 0});
+  expectFailure(prove(ring), {"takes a message that was sent in call 0 slice 0"});
+}
+
+// Lane 2 writes, lane 1 reads, lane 2 writes again when lane 0 says so, which knows nothing of the read. In
+// whatever order the checker executes the lanes, it must see that nothing orders the read before the second
+// write.
+TEST(Mutations, WritingWhatAnotherLaneStillReadsIsARace) {
+  for (const int rotate : {0, 1, 2})
+    expectFailure(checkAlone([&](Schedule& schedule) {
+                    schedule.lanes.resize(3);
+                    Lane& starter = schedule.lanes[static_cast<size_t>(rotate)];
+                    Lane& reader = schedule.lanes[static_cast<size_t>((rotate + 1) % 3)];
+                    Lane& writer = schedule.lanes[static_cast<size_t>((rotate + 2) % 3)];
+                    starter.signal(0, 1);
+                    writer.copy(part(Buffer::input, 0), part(Buffer::scratch, 0));
+                    writer.signal(0, 0);
+                    writer.wait(0, 1);
+                    writer.copy(part(Buffer::input, 0), part(Buffer::scratch, 0));
+                    reader.wait(0, 0);
+                    reader.copy(part(Buffer::scratch, 0), part(Buffer::output, 0)).finalize = true;
+                    reader.copy(part(Buffer::input, 1, 2), part(Buffer::output, 1, 2)).finalize = true;
+                  }),
+                  {"race", "scratch[0] of rank 0 is not ordered after rank 0 lane"});
+}
+
+TEST(Mutations, OverlapsAndWritesToInputsAreRefused) {
+  expectFailure(checkAlone([](Schedule& schedule) {
+                  Lane& lane = schedule.lanes.emplace_back();
+                  lane.copy(part(Buffer::input, 0, 2), part(Buffer::scratch, 0, 2));
+                  lane.copy(part(Buffer::scratch, 0, 2), part(Buffer::scratch, 1, 2)).sizeAs = 0;
+                  finish(lane);
+                }),
+                {"source and destination overlap at scratch[1]"});
+  expectFailure(checkAlone([](Schedule& schedule) {
+                  Lane& lane = schedule.lanes.emplace_back();
+                  finish(lane);
+                  lane.copy(part(Buffer::output, 0), part(Buffer::input, 0));
+                }),
+                {"input[0] of rank 0 is written, but inputs are read-only"});
+}
+
+TEST(Mutations, InPlaceTheInputMayNotBeReadAfterItsResultNorAsOne) {
+  const auto inputAfterResult = [](Schedule& schedule) {
+    Lane& lane = schedule.lanes.emplace_back();
+    finish(lane);
+    lane.copy(part(Buffer::input, 1), part(Buffer::scratch, 1));
+  };
+  EXPECT_TRUE(checkAlone(inputAfterResult).isOk());
+  expectFailure(checkAlone(inputAfterResult, {.inPlace = true}),
+                {"input[1] of rank 0 is read as input, but a result has replaced it"});
+  expectFailure(checkAlone(
+                    [](Schedule& schedule) {
+                      Lane& lane = schedule.lanes.emplace_back();
+                      lane.copy(part(Buffer::output, 1), part(Buffer::scratch, 1));
+                      finish(lane);
+                    },
+                    {.inPlace = true}),
+                {"output[1] of rank 0 is read, but holds the raw input"});
+}
+
 TEST(Mutations, DeclarationsMustCoverWhatIsUsed) {
   const ScheduleSet good = make("oneshot", Collective::allReduce, 3);
   const auto with = [&](auto change) {

@@ -1,4 +1,6 @@
 // Every collective, type, operator, form and awkward size against an exact oracle.
+#include <fmt/format.h>
+
 #include <cstring>
 
 #include "api/oracle.h"
@@ -15,14 +17,15 @@ constexpr ncclRedOp_t kOps[] = {ncclSum, ncclProd, ncclMax, ncclMin, ncclAvg};
 class Buffer {
  public:
   Buffer(size_t bytes, bool device) : device_(device), plain_(device ? 0 : bytes + 1) {
-    if (device_)
+    if (device_) {
       EXPECT_EQ(cudaMalloc(reinterpret_cast<void**>(&data_), bytes + 1), cudaSuccess);
-    else
+    } else {
       data_ = plain_.data();
+    }
     std::memset(data_, 0xee, bytes + 1);
   }
   ~Buffer() {
-    if (device_) EXPECT_EQ(cudaFree(data_), cudaSuccess);
+    if (device_) { EXPECT_EQ(cudaFree(data_), cudaSuccess); }
   }
   Buffer(const Buffer&) = delete;
   Buffer& operator=(const Buffer&) = delete;

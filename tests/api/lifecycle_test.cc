@@ -191,6 +191,19 @@ TEST(Communicator, CallsOnDifferentStreamsRunInCallOrder) {
   });
 }
 
+TEST(Communicator, ADestroyedStreamIsRefusedAndHarmsNothing) {
+  runRanks(2, [](Rank& rank) {
+    cudaStream_t gone = nullptr;
+    ASSERT_EQ(cudaStreamCreate(&gone), cudaSuccess);
+    ASSERT_EQ(cudaStreamDestroy(gone), cudaSuccess);
+    int value = 1;
+    EXPECT_EQ(ncclAllReduce(&value, &value, 1, ncclInt32, ncclSum, rank.comm, gone), ncclInvalidArgument);
+    ASSERT_NCCL_OK(ncclAllReduce(&value, &value, 1, ncclInt32, ncclSum, rank.comm, rank.stream));
+    rank.sync();
+    EXPECT_EQ(value, 2);
+  });
+}
+
 TEST(Memory, OfNcclMemAllocIsZeroedAndFreedOnce) {
   void* pointer = nullptr;
   ASSERT_NCCL_OK(ncclMemAlloc(&pointer, 1000));

@@ -19,8 +19,8 @@ TEST_P(ControlOfSize, GathersEveryRanksBytesInRankOrder) {
     for (int round = 0; round < 5; ++round) {
       // Sizes differ, and one rank has nothing to say.
       const int me = rank.control->rank();
-      auto all = rank.control->allGather(std::string(static_cast<size_t>(me * 7 + round * (me > 0)), 'a' + me % 26),
-                                         within(10s));
+      auto all = rank.control->allGather(
+          std::string(static_cast<size_t>(me * 7 + round * (me > 0)), 'a' + me % 26), within(10s));
       ASSERT_TRUE(all.isOk()) << all.status().message();
       ASSERT_EQ(all->size(), static_cast<size_t>(GetParam()));
       for (int i = 0; i < GetParam(); ++i)
@@ -39,7 +39,8 @@ TEST_P(ControlOfSize, CarriesMessagesBetweenAllPairsInOrder) {
     for (int peer = 0; peer < n; ++peer)
       for (int i = 0; i < 3; ++i)
         for (const uint64_t tag : {7u, 8u})
-          ASSERT_TRUE(rank.control->send(peer, tag, fmt::format("{}>{} {}.{}", me, peer, tag, i), within(10s)).isOk());
+          ASSERT_TRUE(rank.control->send(peer, tag, fmt::format("{}>{} {}.{}", me, peer, tag, i), within(10s))
+                          .isOk());
     // Tags in the other order than they were sent.
     for (int peer = 0; peer < n; ++peer)
       for (const uint64_t tag : {8u, 7u})
@@ -195,23 +196,27 @@ TEST(Control, AFaultEndsJoiningToo) {
     std::this_thread::sleep_for(100ms);
     rank->request.faults->raise(Status(ncclInternalError, "stop now"));
   });
-  join(*rank, 60s);
+  join(*rank, 2s);
   raiser.join();
   EXPECT_THAT(rank->status.message(), HasSubstr("stop now"));
 }
 
 TEST(Control, AHundredCyclesLeaveNothingBehind) {
+  // The root of a failed rendezvous of an earlier test may still wait for latecomers.
   joinedRanks(3);
-  ASSERT_TRUE(eventually([] { return ioService().registered() == 0; }));
-  ASSERT_TRUE(eventually([] { return runningThreads() == 3; }));  // ".", ".." and this one
+  std::this_thread::sleep_for(20ms);
+  const size_t handlers = ioService().registered();
+  const size_t threads = runningThreads();
   const size_t descriptors = openDescriptors();
   for (int i = 0; i < 100; ++i) {
     auto ranks = joinedRanks(3);
     ASSERT_TRUE(ranks[1]->control->send(2, 1, "x", within(5s)).isOk());
     onThreads(ranks, [](Rank& rank) { rank.control.reset(); });
   }
-  EXPECT_TRUE(eventually([] { return runningThreads() == 3; })) << runningThreads();
-  EXPECT_TRUE(eventually([&] { return openDescriptors() == descriptors; })) << openDescriptors() << " " << descriptors;
+  EXPECT_TRUE(eventually([&] { return ioService().registered() <= handlers; })) << ioService().registered();
+  EXPECT_TRUE(eventually([&] { return runningThreads() <= threads; })) << runningThreads() << " " << threads;
+  EXPECT_TRUE(eventually([&] { return openDescriptors() <= descriptors; }))
+      << openDescriptors() << " " << descriptors;
 }
 
 TEST(Control, ManyCommunicatorsCoexist) {

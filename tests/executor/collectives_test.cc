@@ -81,7 +81,7 @@ TEST_P(Ranks, AllSchedulesGiveExactResultsForAllKindsOfSizes) {
   std::vector<Call> calls;
   for (const Call& form : everything(ranks)) {
     // around the borders of lines, slots, slices; elements of a block, the type is drawn below
-    for (const size_t count : {0, 1, 3, 17, 64, 255, 256, 257, 1023, 2049, 5000}) {
+    for (const size_t count : {0, 1, 17, 64, 257, 1023, 2049, 5000}) {
       Call call = form;
       call.count = count;
       call.reduction = randomReduction(random);
@@ -103,7 +103,8 @@ TEST_P(Ranks, RandomMixesNeedNoBarrierBetweenCalls) {
   std::mt19937_64 random(77u + static_cast<uint64_t>(ranks));
   const auto forms = everything(ranks);
   std::vector<Call> calls;
-  for (int i = 0; i < 200; ++i) {
+  const int length = ranks % 3 == 2 ? 200 : 60;
+  for (int i = 0; i < length; ++i) {
     Call call = forms[random() % forms.size()];
     call.count = random() % 3 == 0 ? random() % 8 : random() % 3000;
     call.reduction = randomReduction(random);
@@ -116,7 +117,8 @@ TEST_P(Ranks, RandomMixesNeedNoBarrierBetweenCalls) {
   std::vector<std::mt19937_64> delays;
   for (int r = 0; r < ranks; ++r) delays.emplace_back(static_cast<uint64_t>(r));
   test::runInThreads(team, data, [&](int rank, size_t) {
-    if (delays[static_cast<size_t>(rank)]() % 40 == 0) std::this_thread::sleep_for(std::chrono::microseconds(300));
+    if (delays[static_cast<size_t>(rank)]() % 40 == 0)
+      std::this_thread::sleep_for(std::chrono::microseconds(300));
   });
   expectRight(data);
 }
@@ -124,7 +126,7 @@ TEST_P(Ranks, RandomMixesNeedNoBarrierBetweenCalls) {
 TEST_P(Ranks, RandomInterleavingsOnOneThreadGiveTheSame) {
   const int ranks = GetParam();
   Team team(ranks, smallOptions(), executorOptions());
-  for (uint64_t seed = 0; seed < 4; ++seed) {
+  for (uint64_t seed = 0; seed < 2; ++seed) {
     std::mt19937_64 random(seed);
     const auto forms = everything(ranks);
     std::vector<Call> calls;
@@ -170,7 +172,7 @@ TEST(LargeCalls, MoveSeveralMegabytesThroughOrdinarySlots) {
   std::vector<Call> calls;
   for (const Call& form : everything(3)) {
     Call call = form;
-    call.count = 400'003 / (holdsAllBlocks(call.collective, Buffer::output) ? 3 : 1);
+    call.count = 200'003 / (holdsAllBlocks(call.collective, Buffer::output) ? 3 : 1);
     call.channels = 2;
     calls.push_back(call);
   }

@@ -40,7 +40,8 @@ class SmallFloat {
     const double step = top - values_[largest - 1];
     if (wanted >= top + step / 2) return signBit | (saturates_ ? largest : largest + 1);
     if (wanted >= top) return signBit | largest;
-    const auto above = static_cast<uint32_t>(std::upper_bound(values_.begin(), values_.end(), wanted) - values_.begin());
+    const auto above =
+        static_cast<uint32_t>(std::upper_bound(values_.begin(), values_.end(), wanted) - values_.begin());
     const double low = wanted - values_[above - 1];
     const double high = values_[above] - wanted;
     const bool up = high < low || (high == low && (above & 1u) == 0);
@@ -112,7 +113,8 @@ T reduceInteger(const ReductionSpec& spec, const std::vector<T>& sources, const 
   T value{};
   for (size_t s = 0; s < sources.size(); ++s) {
     T next = sources[s];
-    if (spec.hasScale && scaled[s]) next = combineInteger(Reduction::prod, next, static_cast<T>(spec.integerScale));
+    if (spec.hasScale && scaled[s])
+      next = combineInteger(Reduction::prod, next, static_cast<T>(spec.integerScale));
     value = s == 0 ? next : combineInteger(spec.op, value, next);
   }
   if (finalize && spec.divisor != 1) value = static_cast<T>(value / static_cast<T>(spec.divisor));

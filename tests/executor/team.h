@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <random>
@@ -52,7 +53,8 @@ class Team {
   FaultState& faults(int rank) { return *faults_[static_cast<size_t>(rank)]; }
 
   /// Generated once for each algorithm, collective and root, as core does.
-  std::shared_ptr<const Schedule> schedule(const std::string& algorithm, Collective collective, int root, int rank) {
+  std::shared_ptr<const Schedule> schedule(const std::string& algorithm, Collective collective, int root,
+                                           int rank) {
     auto& known = schedules_[static_cast<size_t>(rank)][{algorithm, collective, root}];
     if (known == nullptr) {
       auto made = generate(algorithm, {collective, ranks(), rank, root, {}});
@@ -82,17 +84,18 @@ struct Call {
 
   std::string text() const {
     return algorithm + " " + name(collective) + " count " + std::to_string(count) + " type " +
-           std::to_string(reduction.type) + " op " + std::to_string(static_cast<int>(reduction.op)) + " root " +
-           std::to_string(root) + (inPlace ? " in place" : "") + " channels " + std::to_string(channels) + " slice " +
-           std::to_string(maxSliceBytes) + (reduction.hasScale ? " scaled" : "") +
-           (reduction.divisor != 1 ? " divided" : "");
+           std::to_string(reduction.type) + " op " + std::to_string(static_cast<int>(reduction.op)) +
+           " root " + std::to_string(root) + (inPlace ? " in place" : "") + " channels " +
+           std::to_string(channels) + " slice " + std::to_string(maxSliceBytes) +
+           (reduction.hasScale ? " scaled" : "") + (reduction.divisor != 1 ? " divided" : "");
   }
 };
 
 /// Buffers of one call on all ranks. Inputs are such that every order of reduction is exact.
 class CallData {
  public:
-  CallData(Team& team, const Call& call) : team_(team), call_(call), width_(elementBytes(call.reduction.type)) {
+  CallData(Team& team, const Call& call)
+      : team_(team), call_(call), width_(elementBytes(call.reduction.type)) {
     const auto ranks = static_cast<size_t>(team.ranks());
     block_ = call.count * width_;
     ranks_.resize(ranks);
@@ -109,8 +112,8 @@ class CallData {
       Launch launch;
       launch.schedule = team_.schedule(call_.algorithm, call_.collective, call_.root, rank);
       const Schedule& schedule = *launch.schedule;
-      launch.shape = {call_.collective, team_.ranks(), schedule.root, schedule.parts, call_.count, width_, channel,
-                      call_.channels};
+      launch.shape = {call_.collective, team_.ranks(), schedule.root, schedule.parts,
+                      call_.count,      width_,        channel,       call_.channels};
       const EndpointOptions& options = team_.endpoint(rank).options();
       launch.shape.sliceBytes =
           std::min({call_.maxSliceBytes, schedule.maxSliceBytes(options.slotBytes, options.scratchBytes),
@@ -220,7 +223,8 @@ class CallData {
     std::vector<const std::byte*> pointers;
     for (size_t r = 0; r < ranks; ++r) inputs.push_back(inputOf(static_cast<int>(r)));
     for (const auto& input : inputs) pointers.push_back(input.data());
-    return oracle::reduce(call_.reduction, pointers, inputs[0].size() / width_, std::vector<bool>(ranks, true), true);
+    return oracle::reduce(call_.reduction, pointers, inputs[0].size() / width_,
+                          std::vector<bool>(ranks, true), true);
   }
   std::vector<std::byte> expectedOutput(int rank) const {
     switch (call_.collective) {
@@ -245,8 +249,8 @@ class CallData {
       }
     }
   }
-  /// The rank's whole memory as it should be: guards and inputs untouched, unless the output lies over them. What a
-  /// ReduceScatter in place leaves in the other blocks of its input is nobody's business.
+  /// The rank's whole memory as it should be: guards and inputs untouched, unless the output lies over them.
+  /// What a ReduceScatter in place leaves in the other blocks of its input is nobody's business.
   std::vector<std::byte> expectedMemory(int r) const {
     const PerRank& rank = ranks_[static_cast<size_t>(r)];
     std::vector<std::byte> memory(rank.memory.size(), std::byte{0xa5});
@@ -254,7 +258,8 @@ class CallData {
       if (!bytes.empty()) std::memcpy(memory.data() + (at - rank.memory.data()), bytes.data(), bytes.size());
     };
     put(rank.input, inputOf(r));
-    if (cachedOutput_.empty() || call_.collective == Collective::reduceScatter) cachedOutput_ = expectedOutput(r);
+    if (cachedOutput_.empty() || call_.collective == Collective::reduceScatter)
+      cachedOutput_ = expectedOutput(r);
     if (blocksOf(Buffer::output, r) != 0) {
       if (cachedOutput_.size() != blocksOf(Buffer::output, r) * block_) cachedOutput_ = expectedOutput(r);
       put(rank.output, cachedOutput_);
@@ -292,8 +297,8 @@ inline void runInThreads(Team& team, std::vector<CallData>& calls,
   for (auto& thread : threads) thread.join();
 }
 
-/// The same on this thread alone: again and again picks a rank at random and advances it a little. Every pick is one
-/// step of an interleaving that threads could have had.
+/// The same on this thread alone: again and again picks a rank at random and advances it a little. Every pick
+/// is one step of an interleaving that threads could have had.
 inline void runInterleaved(Team& team, std::vector<CallData>& calls, uint64_t seed) {
   std::mt19937_64 random(seed);
   struct Place {

@@ -10,11 +10,11 @@
 
 namespace {
 
-const tuttiHostRuntime_v1& table() { return *tuttiHostRuntime_v1_get(); }
+const tuttiHostRuntime_v1& runtimeTable() { return *tuttiHostRuntime_v1_get(); }
 
 tuttiMemoryFileRef fileOf(const void* pointer) {
   tuttiMemoryFileRef ref{};
-  EXPECT_EQ(table().memoryFileOf(pointer, &ref), 0);
+  EXPECT_EQ(runtimeTable().memoryFileOf(pointer, &ref), 0);
   return ref;
 }
 
@@ -107,16 +107,16 @@ TEST(Memory, FreedSpaceIsUsedAgainAndMerged) {
 TEST(Memory, OfTheTableIsZeroAlsoWhenUsedAgain) {
   for (const size_t bytes : {size_t{5000}, size_t{3} << 20, size_t{9} << 20}) {
     void* anchor = nullptr;
-    ASSERT_EQ(table().memoryAllocate(1, 4096, &anchor), 0);
+    ASSERT_EQ(runtimeTable().memoryAllocate(1, 4096, &anchor), 0);
     for (int round = 0; round < 2; ++round) {
       void* pointer = nullptr;
-      ASSERT_EQ(table().memoryAllocate(1, bytes, &pointer), 0);
+      ASSERT_EQ(runtimeTable().memoryAllocate(1, bytes, &pointer), 0);
       auto* content = static_cast<char*>(pointer);
       EXPECT_TRUE(isFilled(content, bytes, 0));
       std::memset(pointer, 0x5a, bytes);
-      ASSERT_EQ(table().memoryFree(pointer), 0);
+      ASSERT_EQ(runtimeTable().memoryFree(pointer), 0);
     }
-    ASSERT_EQ(table().memoryFree(anchor), 0);
+    ASSERT_EQ(runtimeTable().memoryFree(anchor), 0);
   }
 }
 
@@ -152,21 +152,21 @@ TEST(Memory, CanBeMappedThroughItsFile) {
   EXPECT_NE(::ftruncate(ref.fd, 0), 0);
   ::munmap(view, ref.fileBytes);
   tuttiMemoryFileRef none{};
-  EXPECT_EQ(table().memoryFileOf(pointer + 10000, &none), ENOENT) << "behind the last byte";
+  EXPECT_EQ(runtimeTable().memoryFileOf(pointer + 10000, &none), ENOENT) << "behind the last byte";
   ASSERT_CUDA(cudaFree(pointer));
-  EXPECT_EQ(table().memoryFileOf(pointer, &none), ENOENT);
-  EXPECT_EQ(table().memoryFileOf(&none, &none), ENOENT);
+  EXPECT_EQ(runtimeTable().memoryFileOf(pointer, &none), ENOENT);
+  EXPECT_EQ(runtimeTable().memoryFileOf(&none, &none), ENOENT);
 }
 
 TEST(Memory, FileIdsAreNeverUsedAgain) {
   uint64_t last = 0;
   for (int i = 0; i < 5; ++i) {
     void* pointer = nullptr;
-    ASSERT_EQ(table().memoryAllocate(7, 4096, &pointer), 0);
+    ASSERT_EQ(runtimeTable().memoryAllocate(7, 4096, &pointer), 0);
     const uint64_t id = fileOf(pointer).fileId;
     EXPECT_GT(id, last);
     last = id;
-    ASSERT_EQ(table().memoryFree(pointer), 0);
+    ASSERT_EQ(runtimeTable().memoryFree(pointer), 0);
   }
 }
 
@@ -179,7 +179,7 @@ TEST(Memory, WrongFreesAreRefusedAndHarmless) {
   EXPECT_EQ(cudaFree(pointer + 4096), cudaErrorInvalidValue);
   EXPECT_EQ(cudaFreeHost(pointer), cudaErrorInvalidValue);
   EXPECT_EQ(cudaFree(pinned), cudaErrorInvalidValue);
-  EXPECT_EQ(table().memoryFree(pinned), EINVAL);
+  EXPECT_EQ(runtimeTable().memoryFree(pinned), EINVAL);
   std::memset(pointer, 1, 8192);
   std::memset(pinned, 1, 8192);
   EXPECT_CUDA(cudaFree(pointer));
@@ -217,10 +217,10 @@ TEST(Memory, AsyncAllocationsAreFreedInTheStreamsOrder) {
   ASSERT_CUDA(cudaMemsetAsync(pointer, 1, 4096, stream));
   ASSERT_CUDA(cudaFreeAsync(pointer, stream));
   tuttiMemoryFileRef ref{};
-  EXPECT_EQ(table().memoryFileOf(pointer, &ref), 0) << "freed before its turn";
+  EXPECT_EQ(runtimeTable().memoryFileOf(pointer, &ref), 0) << "freed before its turn";
   gate.open();
   ASSERT_CUDA(cudaStreamSynchronize(stream));
-  EXPECT_EQ(table().memoryFileOf(pointer, &ref), ENOENT);
+  EXPECT_EQ(runtimeTable().memoryFileOf(pointer, &ref), ENOENT);
   EXPECT_EQ(cudaFreeAsync(pointer, stream), cudaErrorInvalidValue);
   ASSERT_CUDA(cudaStreamDestroy(stream));
 }

@@ -19,8 +19,9 @@
 #include <vector>
 
 #include "base/fault_state.h"
+#include "base/identity.h"
 #include "base/oob.h"
-#include "topology/host_identity.h"
+
 #include "transport/endpoint.h"
 
 namespace tutti::test {
@@ -100,6 +101,12 @@ struct ForkedRank {
   MeshOob& oob;
 };
 
+/// Failures so far in the running test: a forked child counts from what it inherited.
+inline int testResults() {
+  const auto* info = testing::UnitTest::GetInstance()->current_test_info();
+  return info == nullptr ? 0 : info->result()->total_part_count();
+}
+
 /// Runs `body` for every rank; `processes[p]` are the ranks of process p. `hostOf(rank)` names the rank's
 /// host. Returns how each process ended (waitpid's status); failed expectations give exit code 1.
 inline std::vector<int> runForked(const std::vector<std::vector<int>>& processes,
@@ -108,6 +115,7 @@ inline std::vector<int> runForked(const std::vector<std::vector<int>>& processes
   int ranks = 0;
   for (const auto& process : processes) ranks += static_cast<int>(process.size());
   const OobMesh mesh = makeMesh(ranks);
+  const int resultsBefore = testResults();
   std::vector<pid_t> children;
   std::fflush(nullptr);
   for (const auto& process : processes) {
@@ -123,7 +131,7 @@ inline std::vector<int> runForked(const std::vector<std::vector<int>>& processes
     for (const int rank : process) {
       threads.emplace_back([&, rank] {
         MeshOob oob(mesh[static_cast<size_t>(rank)], rank);
-        const uint64_t token = processToken();
+        const uint64_t token = *processToken();
         std::string mine(reinterpret_cast<const char*>(&token), sizeof(token));
         auto tokens = oob.allGather(mine, Deadline::after(std::chrono::seconds(20)));
         ASSERT_TRUE(tokens.isOk()) << tokens.status().message();
@@ -139,7 +147,7 @@ inline std::vector<int> runForked(const std::vector<std::vector<int>>& processes
     }
     for (auto& thread : threads) thread.join();
     std::fflush(nullptr);
-    ::_exit(testing::Test::HasFailure() ? 1 : 0);
+    ::_exit(testResults() > resultsBefore ? 1 : 0);
   }
   for (const auto& row : mesh)
     for (const int fd : row) ::close(fd);

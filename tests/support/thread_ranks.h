@@ -12,6 +12,9 @@
 
 namespace tutti::test {
 
+/// The limit of waits that should be short.
+inline Deadline soon() { return Deadline::after(std::chrono::seconds(20)); }
+
 using RankBody = std::function<void(Endpoint& endpoint, OobChannel& oob)>;
 
 /// `place` may change what a rank says about itself (fake hosts, fake processes).

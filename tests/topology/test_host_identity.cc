@@ -36,47 +36,47 @@ std::string outputOfChild(Child&& child) {
 }
 
 TEST(HostIdentity, TokenIsTheSameOnAllThreads) {
-  const uint64_t mine = processToken();
+  const uint64_t mine = thisProcess()->processToken;
   EXPECT_NE(mine, 0U);
   uint64_t other = 0;
-  std::thread([&] { other = processToken(); }).join();
+  std::thread([&] { other = thisProcess()->processToken; }).join();
   EXPECT_EQ(other, mine);
 }
 
 TEST(HostIdentity, TokenChangesInAForkedChild) {
-  const std::string mine = std::to_string(processToken());
-  const std::string first = outputOfChild([] { return std::to_string(processToken()); });
-  const std::string second = outputOfChild([] { return std::to_string(processToken()); });
+  const std::string mine = std::to_string(thisProcess()->processToken);
+  const std::string first = outputOfChild([] { return std::to_string(thisProcess()->processToken); });
+  const std::string second = outputOfChild([] { return std::to_string(thisProcess()->processToken); });
   EXPECT_NE(first, mine);
   EXPECT_NE(second, mine);
   EXPECT_NE(first, second);
-  EXPECT_EQ(std::to_string(processToken()), mine) << "the parent keeps its own";
+  EXPECT_EQ(std::to_string(thisProcess()->processToken), mine) << "the parent keeps its own";
 }
 
 TEST(HostIdentity, ProcessesOfOneHostHaveTheSameId) {
-  const HostIdentity mine = hostIdentity();
+  const HostIdentity mine = *thisProcess();
   EXPECT_EQ(mine.pid, ::getpid());
   EXPECT_FALSE(mine.hostName.empty());
   EXPECT_EQ(mine.hostName.find('.'), std::string::npos);
-  EXPECT_EQ(outputOfChild([] { return hostIdentity().hostId; }), mine.hostId);
+  EXPECT_EQ(outputOfChild([] { return thisProcess()->hostId; }), mine.hostId);
 }
 
 TEST(HostIdentity, AnotherNetworkNamespaceIsAnotherHost) {
   const std::string other = outputOfChild([]() -> std::string {
     if (::unshare(CLONE_NEWNET) != 0) return "not permitted";
-    return hostIdentity().hostId;
+    return thisProcess()->hostId;
   });
   if (other == "not permitted") GTEST_SKIP() << "may not make network namespaces";
-  EXPECT_NE(other, hostIdentity().hostId);
+  EXPECT_NE(other, thisProcess()->hostId);
 }
 
 TEST(HostIdentity, EnvironmentOverridesTheId) {
   ::setenv("NCCL_HOSTID", "rack-7", 1);
   params().reload();
-  EXPECT_EQ(hostIdentity().hostId, "rack-7");
+  EXPECT_EQ(thisProcess()->hostId, "rack-7");
   ::unsetenv("NCCL_HOSTID");
   params().reload();
-  EXPECT_NE(hostIdentity().hostId, "rack-7");
+  EXPECT_NE(thisProcess()->hostId, "rack-7");
 }
 
 }  // namespace

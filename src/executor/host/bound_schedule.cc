@@ -13,12 +13,11 @@ bool reducing(Collective collective) {
 
 bool reducing(StepKind kind) {
   return kind == StepKind::recvReduce || kind == StepKind::recvReduceSend ||
-         kind == StepKind::recvReduceCopySend || kind == StepKind::reduceLocal || kind == StepKind::reduceTeam;
+         kind == StepKind::recvReduceCopySend || kind == StepKind::reduceLocal ||
+         kind == StepKind::reduceTeam;
 }
 
-bool readsSource(StepKind kind) {
-  return kind == StepKind::send || kind == StepKind::copy || reducing(kind);
-}
+bool readsSource(StepKind kind) { return kind == StepKind::send || kind == StepKind::copy || reducing(kind); }
 
 bool writesDestination(StepKind kind) {
   return kind == StepKind::recv || kind == StepKind::recvReduce || kind == StepKind::recvCopySend ||
@@ -32,7 +31,10 @@ bool writesDestination(StepKind kind) {
 class Binder {
  public:
   Binder(Endpoint& endpoint, ChannelState& channel, std::shared_ptr<const Schedule> schedule)
-      : endpoint_(endpoint), channel_(channel), schedule_(*schedule), bound_(std::make_shared<BoundSchedule>()) {
+      : endpoint_(endpoint),
+        channel_(channel),
+        schedule_(*schedule),
+        bound_(std::make_shared<BoundSchedule>()) {
     bound_->schedule_ = std::move(schedule);
   }
 
@@ -45,8 +47,7 @@ class Binder {
       bound_->widestTeam_ = std::max(bound_->widestTeam_, static_cast<int32_t>(team.size()));
     }
     for (size_t lane = 0; lane < schedule_.lanes.size(); ++lane) {
-      TUTTI_TRY(bindLane(schedule_.lanes[lane])
-                    .withContext("schedule {} lane {}", schedule_.name, lane));
+      TUTTI_TRY(bindLane(schedule_.lanes[lane]).withContext("schedule {} lane {}", schedule_.name, lane));
     }
     TUTTI_TRY(bindScratch());
     if (usesFlags_ || schedule_.scratchSegments > 0) bound_->resources.push_back(&channel_.flagsAndScratch);
@@ -104,7 +105,8 @@ class Binder {
     if (out.receives) TUTTI_TRY(bindReceivers(step, iterations, &out));
     if (out.sends) TUTTI_TRY(bindSenders(step, iterations, &out));
     if (step.kind == StepKind::reduceTeam) TUTTI_TRY(bindTeams(step, &out));
-    if (step.kind == StepKind::signal || step.kind == StepKind::wait) TUTTI_TRY(bindFlags(step, iterations, &out));
+    if (step.kind == StepKind::signal || step.kind == StepKind::wait)
+      TUTTI_TRY(bindFlags(step, iterations, &out));
     notePeerBuffers(out.source);
     notePeerBuffers(out.destination);
     bound_->steps.push_back(out);
@@ -169,7 +171,8 @@ class Binder {
   }
 
   Status checkPeer(int32_t peer) const {
-    if (peer < 0 || peer >= schedule_.ranks) return internalError("peer {} of {} ranks", peer, schedule_.ranks);
+    if (peer < 0 || peer >= schedule_.ranks)
+      return internalError("peer {} of {} ranks", peer, schedule_.ranks);
     return Status::ok();
   }
 
@@ -283,7 +286,8 @@ class Binder {
       bound_->scratch[static_cast<size_t>(rank)] = endpoint_.scratch(rank, channel_.channel);
     }
     bound_->ownScratch = endpoint_.scratch(endpoint_.rank(), channel_.channel);
-    if (bound_->ownScratch == nullptr) return internalError("rank {} has no shared scratch", endpoint_.rank());
+    if (bound_->ownScratch == nullptr)
+      return internalError("rank {} has no shared scratch", endpoint_.rank());
     return Status::ok();
   }
 

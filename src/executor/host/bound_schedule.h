@@ -1,11 +1,14 @@
-// A schedule made ready to run on one endpoint and channel: the steps in flat arrays, with every rank, port and
-// flag number replaced by the FIFO end, counter or doorbell that it means. Built once, used by every call.
+// A schedule made ready to run on one endpoint and channel: the steps in flat arrays, with every rank, port
+// and flag number replaced by the FIFO end, counter or doorbell that it means. Built once, used by every
+// call.
 //
 //   Schedule                                BoundSchedule
 //   lane 0                                  lanes   [0..4) [4..9)            steps of each lane
 //     loop 7: recvReduceSend 3 -> 1    ==>  steps   s0 s1 s2 | s3 ...        blocks: first, count, iterations
-//     once:   wait team 0                   senders |F|F|F|F|  receivers |F|F|      one entry, or one for each
-//   ...                                     raises  |c,bell|c,bell|  waits |c,n|    iteration if the peer varies
+//     once:   wait team 0                   senders |F|F|F|F|  receivers |F|F|      one entry, or one for
+//     each
+//   ...                                     raises  |c,bell|c,bell|  waits |c,n|    iteration if the peer
+//   varies
 #pragma once
 
 #include <atomic>
@@ -25,8 +28,8 @@
 namespace tutti {
 
 /// Something that launches must use one after the other, in the order in which they were started: a message
-/// stream, or a channel's flags and scratch. A launch draws a ticket of each at its start and runs when all of
-/// them have come up; launches that share nothing run side by side.
+/// stream, or a channel's flags and scratch. A launch draws a ticket of each at its start and runs when all
+/// of them have come up; launches that share nothing run side by side.
 struct OrderedResource {
   uint64_t issued = 0;
   uint64_t completed = 0;
@@ -39,7 +42,7 @@ struct ChannelState {
   std::unique_ptr<std::byte[]> ownScratch;  // two halves, for schedules with private scratch
   std::vector<uint64_t> expectedRaises;     // [rank][flag]: raises consumed so far by waits
   OrderedResource flagsAndScratch;
-  std::deque<OrderedResource> streams;  // stable addresses
+  std::deque<OrderedResource> streams;                              // stable addresses
   std::map<std::tuple<int, int, bool>, OrderedResource*> streamOf;  // by (peer, port, sending)
 };
 
@@ -82,13 +85,13 @@ struct BoundStep {
   BoundLocation source;
   BoundLocation destination;
   BoundLocation size;
-  int32_t pieces = 0;      // segments moved
-  uint32_t sender = 0;     // index into senders; + iteration when senderVaries
+  int32_t pieces = 0;   // segments moved
+  uint32_t sender = 0;  // index into senders; + iteration when senderVaries
   uint32_t receiver = 0;
   bool senderVaries = false;
   bool receiverVaries = false;
-  uint32_t table = 0;       // signal, wait: first entry in raises / waits
-  uint32_t tableCount = 0;  // and how many
+  uint32_t table = 0;                                     // signal, wait: first entry in raises / waits
+  uint32_t tableCount = 0;                                // and how many
   const std::vector<int32_t>* sourceTeam = nullptr;       // reduceTeam
   const std::vector<int32_t>* destinationTeam = nullptr;  // reduceTeam with several destinations
   const Step* text = nullptr;                             // for messages

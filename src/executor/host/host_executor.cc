@@ -9,7 +9,8 @@ constexpr size_t kCachedSchedules = 1024;
 
 }  // namespace
 
-HostExecutor::HostExecutor(Endpoint& endpoint, std::shared_ptr<FaultState> faults, const ExecutorOptions& options)
+HostExecutor::HostExecutor(Endpoint& endpoint, std::shared_ptr<FaultState> faults,
+                           const ExecutorOptions& options)
     : endpoint_(endpoint), faults_(std::move(faults)), options_(options) {
   const auto count = static_cast<size_t>(endpoint.options().channels);
   for (size_t i = 0; i < count; ++i) {
@@ -32,8 +33,9 @@ Result<const std::shared_ptr<const BoundSchedule>*> HostExecutor::bind(const Lau
   auto found = bound_.find(key);
   if (found == bound_.end()) {
     if (bound_.size() >= kCachedSchedules) evictUnused();
-    TUTTI_ASSIGN(auto made, BoundSchedule::make(endpoint_, *channels_[static_cast<size_t>(channel)], launch.schedule)
-                                .withContext("rank {}", endpoint_.rank()));
+    TUTTI_ASSIGN(auto made,
+                 BoundSchedule::make(endpoint_, *channels_[static_cast<size_t>(channel)], launch.schedule)
+                     .withContext("rank {}", endpoint_.rank()));
     found = bound_.emplace(key, std::move(made)).first;  // references into the map stay valid
   }
   recent = &found->second;
@@ -63,7 +65,8 @@ Result<RunHandle> HostExecutor::start(std::span<const Launch> launches) {
 void HostExecutor::recycle(HostRun* run) {
   if (run->state_ != HostRun::State::done && run->state_ != HostRun::State::failed) {
     // Its tickets would never come up for those behind it, and peers wait for its messages.
-    faults_->raise(internalError("rank {}: a collective was dropped at {}", endpoint_.rank(), run->position()));
+    faults_->raise(
+        internalError("rank {}: a collective was dropped at {}", endpoint_.rank(), run->position()));
   }
   freeRuns_.push_back(run);
   if (freeRuns_.size() == runs_.size()) returnConnections();

@@ -19,8 +19,8 @@
 
 namespace tutti {
 
-/// How a thread waits for a peer: it polls for `spin`, then polls and yields the core between for `yield`, then
-/// sleeps on the rank's doorbell, at most `sleep` at a time so that faults are seen.
+/// How a thread waits for a peer: it polls for `spin`, then polls and yields the core between for `yield`,
+/// then sleeps on the rank's doorbell, at most `sleep` at a time so that faults are seen.
 struct WaitPolicy {
   std::chrono::microseconds spin{100};
   std::chrono::microseconds yield{500};
@@ -46,10 +46,10 @@ struct RunRecycler {
 };
 using RunHandle = std::unique_ptr<HostRun, RunRecycler>;
 
-/// One thread at a time may work with an executor and its runs (start, advance, finish, recycle); which thread may
-/// change between calls. Runs on one executor are ordered: where two use the same message streams or flags, the
-/// one started first comes first. Allocates when it meets a new schedule or a larger number of launches than
-/// before, and not otherwise.
+/// One thread at a time may work with an executor and its runs (start, advance, finish, recycle); which
+/// thread may change between calls. Runs on one executor are ordered: where two use the same message streams
+/// or flags, the one started first comes first. Allocates when it meets a new schedule or a larger number of
+/// launches than before, and not otherwise.
 class HostExecutor {
  public:
   /// `endpoint` must outlive the executor.
@@ -69,12 +69,15 @@ class HostExecutor {
   /// and gives that.
   HostRun::State drive(const std::function<HostRun::State()>& advance);
 
+  /// Lets another thread have this core, unless that cost a whole time slice lately. False when it did nothing.
+  bool yieldCore();
+
   Endpoint& endpoint() const { return endpoint_; }
   FaultState& faults() const { return *faults_; }
   const ExecutorOptions& options() const { return options_; }
 
-  /// Takes message connections for this thread, or gives them back to the service thread. advance() takes them;
-  /// finish(), advanceAll() and the end of the last run give them back.
+  /// Takes message connections for this thread, or gives them back to the service thread. advance() takes
+  /// them; finish(), advanceAll() and the end of the last run give them back.
   void takeConnections();
   void returnConnections();
 
@@ -108,11 +111,12 @@ class HostExecutor {
   std::vector<std::unique_ptr<HostRun>> runs_;
   std::vector<HostRun*> freeRuns_;
   bool haveConnections_ = false;
+  std::chrono::steady_clock::time_point noYieldBefore_;  // see yieldCore()
 };
 
-/// Advances runs of several ranks in turn (of one process: a group's ranks) until all have ended or `budget` is
-/// over, so that small collectives finish inside the call that enqueues them. Gives connections back. Returns how
-/// many runs have not ended.
+/// Advances runs of several ranks in turn (of one process: a group's ranks) until all have ended or `budget`
+/// is over, so that small collectives finish inside the call that enqueues them. Gives connections back.
+/// Returns how many runs have not ended.
 size_t advanceAll(std::span<HostRun* const> runs, std::chrono::microseconds budget);
 
 }  // namespace tutti

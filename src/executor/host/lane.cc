@@ -68,12 +68,14 @@ HostRun::StepResult HostRun::runStep(const LaunchState& launch, const BoundStep&
   }
 }
 
-HostRun::StepResult HostRun::raiseFlags(const LaunchState& launch, const BoundStep& step, const LaneState& lane) {
+HostRun::StepResult HostRun::raiseFlags(const LaunchState& launch, const BoundStep& step,
+                                        const LaneState& lane) {
   const uint32_t first = step.table + (step.perIteration ? static_cast<uint32_t>(lane.iteration) : 0);
   const FlagRaise* raises = launch.bound->raises.data() + first;
   for (uint32_t i = 0; i < step.tableCount; ++i) {
     // This rank is the counter's only writer. release: everything it wrote or read so far comes first.
-    raises[i].counter->store(raises[i].counter->load(std::memory_order_relaxed) + 1, std::memory_order_release);
+    raises[i].counter->store(raises[i].counter->load(std::memory_order_relaxed) + 1,
+                             std::memory_order_release);
   }
   Doorbell::fenceBeforeRinging();
   for (uint32_t i = 0; i < step.tableCount; ++i) raises[i].bell->ringFenced();
@@ -93,13 +95,15 @@ HostRun::StepResult HostRun::waitFlags(const LaunchState& launch, const BoundSte
   return StepResult::ran;
 }
 
-HostRun::StepResult HostRun::moveData(const LaunchState& launch, const BoundStep& step, const LaneState& lane) {
+HostRun::StepResult HostRun::moveData(const LaunchState& launch, const BoundStep& step,
+                                      const LaneState& lane) {
   const BoundSchedule& bound = *launch.bound;
   FifoReceiver* receiver = nullptr;
   const std::byte* message = nullptr;
   uint32_t messageBytes = 0;
   if (step.receives) {
-    receiver = bound.receivers[step.receiver + (step.receiverVaries ? static_cast<uint32_t>(lane.iteration) : 0)];
+    receiver =
+        bound.receivers[step.receiver + (step.receiverVaries ? static_cast<uint32_t>(lane.iteration) : 0)];
     message = receiver->tryPeek(&messageBytes);
     if (message == nullptr) return StepResult::blocked;
   }
@@ -153,7 +157,8 @@ std::byte* HostRun::address(const LaunchState& launch, const BoundLocation& loca
   if (location.buffer == Buffer::scratch) {
     std::byte* base = location.ofPeer ? bound.scratch[static_cast<size_t>(rank)] : bound.ownScratch;
     const size_t half = (launch.firstParity + lane.slice) & 1;
-    return base + half * bound.scratchHalfBytes + static_cast<size_t>(at.part) * launch.table.shape().sliceBytes;
+    return base + half * bound.scratchHalfBytes +
+           static_cast<size_t>(at.part) * launch.table.shape().sliceBytes;
   }
   const bool input = location.buffer == Buffer::input;
   std::byte* base = input ? launch.input : launch.output;
@@ -161,9 +166,10 @@ std::byte* HostRun::address(const LaunchState& launch, const BoundLocation& loca
   return base + launch.table.piece(location.buffer, at.block, at.part, lane.slice, rank).offset;
 }
 
-/// All steps but reduceTeam: up to two sources (local memory, message) into up to two destinations (memory, slot).
-void HostRun::movePiece(const LaunchState& launch, const BoundStep& step, const LaneState& lane, int32_t piece,
-                        size_t bytes, const std::byte* message, std::byte* slot) {
+/// All steps but reduceTeam: up to two sources (local memory, message) into up to two destinations (memory,
+/// slot).
+void HostRun::movePiece(const LaunchState& launch, const BoundStep& step, const LaneState& lane,
+                        int32_t piece, size_t bytes, const std::byte* message, std::byte* slot) {
   const auto rankOf = [&](const BoundLocation& location) {
     return location.ofPeer ? location.rank.at(lane.iteration) : launch.bound->schedule().rank;
   };
@@ -200,8 +206,8 @@ void HostRun::moveTeamPiece(const LaunchState& launch, const BoundStep& step, co
           address(launch, step.destination, lane, piece, rank);
     }
   } else {
-    const int32_t rank = step.destination.ofPeer ? step.destination.rank.at(lane.iteration)
-                                                 : launch.bound->schedule().rank;
+    const int32_t rank =
+        step.destination.ofPeer ? step.destination.rank.at(lane.iteration) : launch.bound->schedule().rank;
     teamDestinations_[static_cast<size_t>(destinationCount++)] =
         address(launch, step.destination, lane, piece, rank);
   }
@@ -212,10 +218,11 @@ void HostRun::moveTeamPiece(const LaunchState& launch, const BoundStep& step, co
 
 HostRun::StepResult HostRun::failSize(const LaunchState& launch, const BoundStep& step, const LaneState& lane,
                                       size_t got, size_t expected) {
-  fail(invalidUsage(
-      "rank {}: rank {} sent {} bytes where {} were expected: the ranks' calls do not match ({} channel {} {})",
-      launch.bound->schedule().rank, step.text->peerFrom.at(lane.iteration), got, expected,
-      launch.bound->schedule().name, launch.channel, describe(launch, lane)));
+  fail(
+      invalidUsage("rank {}: rank {} sent {} bytes where {} were expected: the ranks' calls do not match ({} "
+                   "channel {} {})",
+                   launch.bound->schedule().rank, step.text->peerFrom.at(lane.iteration), got, expected,
+                   launch.bound->schedule().name, launch.channel, describe(launch, lane)));
   return StepResult::failed;
 }
 

@@ -11,8 +11,8 @@
 
 namespace tutti {
 
-/// One schedule over one call's buffers on one channel. The schedule is shared; buffers and the arrays of peer
-/// addresses belong to the caller and live until the run is done. Cheap to fill anew for each call.
+/// One schedule over one call's buffers on one channel. The schedule is shared; buffers and the arrays of
+/// peer addresses belong to the caller and live until the run is done. Cheap to fill anew for each call.
 ///
 /// peerInput / peerOutput: per rank, the address of that rank's user buffer as mapped here (own entry too).
 /// Empty unless the schedule uses them (Schedule::needsMappedUserBuffers).

@@ -33,7 +33,8 @@ Status HostRun::resetLaunch(const Launch& launch, LaunchState* state) {
   const CallShape& shape = launch.shape;
   if (shape.collective != schedule.collective || shape.ranks != schedule.ranks ||
       shape.parts != schedule.parts || shape.root != schedule.root) {
-    return internalError("rank {}: schedule {} is not made for this call's shape", schedule.rank, schedule.name);
+    return internalError("rank {}: schedule {} is not made for this call's shape", schedule.rank,
+                         schedule.name);
   }
   if (shape.sliceBytes > state->bound->maxSliceBytes() || shape.sliceBytes < shape.elementBytes) {
     return internalError("rank {}: slices of {} bytes with schedule {}, which allows {}", schedule.rank,
@@ -62,8 +63,7 @@ Status HostRun::resetLaunch(const Launch& launch, LaunchState* state) {
   state->peerInput = launch.peerInput;
   state->peerOutput = launch.peerOutput;
   state->channel = launch.channel;
-  state->stream =
-      state->table.bufferBytes(Buffer::output, schedule.rank) >= executor_->options().streamBytes;
+  state->stream = state->table.bufferBytes(Buffer::output, schedule.rank) >= executor_->options().streamBytes;
   const auto team = static_cast<size_t>(state->bound->widestTeam());
   if (teamSources_.size() < team) {
     teamSources_.resize(team);
@@ -151,7 +151,8 @@ std::string HostRun::position() const {
     const LaunchState& launch = launches_[number];
     if (!text.empty()) text += "; ";
     if (!launch.started) {
-      text += fmt::format("{} channel {} waits for an earlier call", launch.bound->schedule().name, launch.channel);
+      text += fmt::format("{} channel {} waits for an earlier call", launch.bound->schedule().name,
+                          launch.channel);
       continue;
     }
     bool first = true;

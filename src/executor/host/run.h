@@ -4,8 +4,8 @@
 //              lane 1  [slice 1 | block 0 | iteration 0 | step 3]        slot not free, message not there,
 //   launch 1   lane 0  not begun: waits for its turn on the streams      flag not raised
 //
-// advance() lets each lane run as far as it can and returns. A lane's position is all the state it has, so a run
-// may be advanced by one thread now and by another later.
+// advance() lets each lane run as far as it can and returns. A lane's position is all the state it has, so a
+// run may be advanced by one thread now and by another later.
 #pragma once
 
 #include <cstddef>
@@ -31,8 +31,8 @@ class HostRun {
   enum class State : uint8_t { progressed, waiting, done, failed };
   static constexpr size_t kNoBudget = std::numeric_limits<size_t>::max();
 
-  /// Advances every lane as far as it goes without waiting, but stops (progressed) soon after `byteBudget` bytes
-  /// were moved. One thread at a time for all runs of an executor.
+  /// Advances every lane as far as it goes without waiting, but stops (progressed) soon after `byteBudget`
+  /// bytes were moved. One thread at a time for all runs of an executor.
   State advance(size_t byteBudget = kNoBudget);
 
   State state() const { return state_; }

@@ -73,6 +73,19 @@ size_t ExecutorOptions::defaultStreamBytes() {
   return cache > 0 ? static_cast<size_t>(cache) : size_t{32} << 20;
 }
 
+/// Yields, unless that cost a whole time slice lately: then the core is shared with a thread that does not
+/// wait as we do, and sleeping is better, since the kernel lets a thread that wakes up run at once.
+bool HostExecutor::yieldCore() {
+  constexpr auto kTooLong = std::chrono::microseconds(500);
+  constexpr auto kPause = std::chrono::milliseconds(100);
+  const auto before = Clock::now();
+  if (before < noYieldBefore_) return false;
+  ::sched_yield();
+  const auto after = Clock::now();
+  if (after - before > kTooLong) noYieldBefore_ = after + kPause;
+  return true;
+}
+
 Status HostExecutor::finish(HostRun& run) {
   const auto state = drive([&run] { return run.advance(); });
   return state == HostRun::State::done ? Status::ok() : run.status();
@@ -99,8 +112,8 @@ HostRun::State HostExecutor::drive(const std::function<HostRun::State()>& advanc
     const auto waited = idle.elapsed();
     if (waited < policy.spin) {
       relax();
-    } else if (waited < policy.spin + policy.yield) {
-      ::sched_yield();  // lets a rank run that shares this core: perhaps the one that we wait for
+    } else if (waited < policy.spin + policy.yield && yieldCore()) {
+      // A rank that shares this core could run: perhaps the one that we wait for.
     } else {
       const uint32_t ticket = bell->prepare();
       const HostRun::State again = advance();

@@ -1,6 +1,6 @@
-// AllReduce of float sums by threads of one process, each on its own core, at the level of the executor: how long a
-// call takes, by algorithm and size. Inputs are rewritten before every call. Prints the median and the minimum over
-// calls of the maximum over ranks, in microseconds.
+// AllReduce of float sums by threads of one process, each on its own core, at the level of the executor: how
+// long a call takes, by algorithm and size. Inputs are rewritten before every call. Prints the median and the
+// minimum over calls of the maximum over ranks, in microseconds.
 //
 //   bench_executor [ranks [algorithm [bytes]]]
 //   environment: SLICE, SLOT, SCRATCH, STREAM (bytes), WARM=1 (inputs are not rewritten)
@@ -52,9 +52,48 @@ class SpinBarrier {
   alignas(64) std::atomic<int> phase_{0};
 };
 
+/// Nanoseconds for a cache line to go to the other core and back: says how the (virtual) cores lie to each
+/// other today.
+double roundTripNanos() {
+  constexpr int kTrips = 20000;
+  alignas(64) static std::atomic<int> ping;
+  alignas(64) static std::atomic<int> pong;
+  ping.store(0);
+  pong.store(0);
+  const auto pin = [](int core) {
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    CPU_SET(core, &set);
+    sched_setaffinity(0, sizeof(set), &set);
+  };
+  double nanos = 0;
+  std::thread other([&] {
+    pin(1);
+    for (int i = 1; i <= kTrips; ++i) {
+      while (ping.load(std::memory_order_acquire) != i) {
+      }
+      pong.store(i, std::memory_order_release);
+    }
+  });
+  std::thread self([&] {
+    pin(0);
+    const auto start = Clock::now();
+    for (int i = 1; i <= kTrips; ++i) {
+      ping.store(i, std::memory_order_release);
+      while (pong.load(std::memory_order_acquire) != i) {
+      }
+    }
+    nanos = std::chrono::duration<double, std::nano>(Clock::now() - start).count() / kTrips;
+  });
+  self.join();
+  other.join();
+  return nanos;
+}
+
 float* allocate(size_t bytes) {
   const size_t rounded = (bytes + 4095) / 4096 * 4096;
-  void* memory = mmap(nullptr, rounded, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+  void* memory =
+      mmap(nullptr, rounded, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
   if (memory == MAP_FAILED) std::abort();
   madvise(memory, rounded, MADV_HUGEPAGE);
   std::fill_n(static_cast<float*>(memory), bytes / sizeof(float), 1.0f);
@@ -99,10 +138,12 @@ struct Bench {
       inputs.push_back(reinterpret_cast<std::byte*>(allocate(bytes)));
       outputs.push_back(reinterpret_cast<std::byte*>(allocate(bytes)));
     }
-    const int calls = bytes <= 65536 ? 4000 : static_cast<int>(std::max<size_t>(20, (size_t{400} << 20) / bytes / 2));
+    const int calls =
+        bytes <= 65536 ? 4000 : static_cast<int>(std::max<size_t>(20, (size_t{400} << 20) / bytes / 2));
     const bool warm = fromEnvironment("WARM", 0) != 0;
     SpinBarrier barrier(ranks);
-    std::vector<std::vector<double>> times(static_cast<size_t>(ranks), std::vector<double>(static_cast<size_t>(calls)));
+    std::vector<std::vector<double>> times(static_cast<size_t>(ranks),
+                                           std::vector<double>(static_cast<size_t>(calls)));
     std::vector<std::thread> threads;
     for (int r = 0; r < ranks; ++r) {
       threads.emplace_back([&, r] {
@@ -118,8 +159,9 @@ struct Bench {
         Launch launch;
         launch.schedule = std::make_shared<const Schedule>(std::move(made).value());
         launch.shape = {Collective::allReduce, ranks, 0, launch.schedule->parts, count, sizeof(float), 0, 1};
-        launch.shape.sliceBytes = std::min(launch.schedule->maxSliceBytes(options.slotBytes, options.scratchBytes),
-                                           fromEnvironment("SLICE", algorithm == "direct" ? 1 << 20 : 64 << 10));
+        launch.shape.sliceBytes =
+            std::min(launch.schedule->maxSliceBytes(options.slotBytes, options.scratchBytes),
+                     fromEnvironment("SLICE", algorithm == "direct" ? 1 << 20 : 64 << 10));
         launch.reduction = {Reduction::sum, ncclFloat32};
         launch.input = inputs[static_cast<size_t>(r)];
         launch.output = outputs[static_cast<size_t>(r)];
@@ -150,12 +192,13 @@ struct Bench {
     std::vector<double> slowest(static_cast<size_t>(calls));
     for (int c = 0; c < calls; ++c) {
       for (const auto& rank : times) {
-        slowest[static_cast<size_t>(c)] = std::max(slowest[static_cast<size_t>(c)], rank[static_cast<size_t>(c)]);
+        slowest[static_cast<size_t>(c)] =
+            std::max(slowest[static_cast<size_t>(c)], rank[static_cast<size_t>(c)]);
       }
     }
     std::sort(slowest.begin(), slowest.end());
-    std::printf("%-9s %10zu B  median %9.2f  min %9.2f us\n", algorithm.c_str(), bytes, slowest[slowest.size() / 2],
-                slowest[0]);
+    std::printf("%-9s %10zu B  median %9.2f  min %9.2f us  (line round trip %.0f ns)\n", algorithm.c_str(),
+                bytes, slowest[slowest.size() / 2], slowest[0], roundTripNanos());
     std::fflush(stdout);
     for (int r = 0; r < ranks; ++r) {
       munmap(inputs[static_cast<size_t>(r)], (bytes + 4095) / 4096 * 4096);

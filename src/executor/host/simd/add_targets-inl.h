@@ -1,5 +1,6 @@
-// Defines TUTTI_ADD_KERNELS(table): calls addTypes() of every instruction set that this file was compiled for.
-// Included once, at the end of a kernel file. In place of HWY_EXPORT, whose tables need Highway's shared library.
+// Defines TUTTI_ADD_KERNELS(table): calls addTypes() of every instruction set that this file was compiled
+// for. Included once, at the end of a kernel file. In place of HWY_EXPORT, whose tables need Highway's shared
+// library.
 namespace tutti {
 
 void TUTTI_ADD_KERNELS(KernelTable* table) {

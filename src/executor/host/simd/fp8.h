@@ -22,7 +22,8 @@ struct Float8 {
     const int mantissa = magnitude & ((1 << kMantissaBits) - 1);
     float value = 0;
     if (kIeee && exponent == kExponentMax) {
-      value = mantissa == 0 ? std::numeric_limits<float>::infinity() : std::numeric_limits<float>::quiet_NaN();
+      value =
+          mantissa == 0 ? std::numeric_limits<float>::infinity() : std::numeric_limits<float>::quiet_NaN();
     } else if (!kIeee && magnitude == kNan) {
       value = std::numeric_limits<float>::quiet_NaN();
     } else {
@@ -44,7 +45,8 @@ struct Float8 {
     uint32_t code = 0;
     if (magnitude >= kSmallestNormal) {
       const uint32_t odd = (magnitude >> kDropped) & 1u;
-      code = (magnitude - (static_cast<uint32_t>(127 - kBias) << 23) + (1u << (kDropped - 1)) - 1u + odd) >> kDropped;
+      code = (magnitude - (static_cast<uint32_t>(127 - kBias) << 23) + (1u << (kDropped - 1)) - 1u + odd) >>
+             kDropped;
     } else {
       // a number whose last mantissa bit is worth one subnormal unit: adding it rounds the value to units
       constexpr auto kUnit = static_cast<uint32_t>(127 - kBias + 1 + kDropped) << 23;

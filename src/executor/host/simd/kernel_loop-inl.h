@@ -155,15 +155,6 @@ void reduceKernel(const KernelArguments& a) {
   if (streamed) hwy::FlushStream();
 }
 
-/// Puts the four operations of a type into a table row.
-template <class Type>
-void addType(ReduceKernel (*rows)[4], ncclDataType_t type) {
-  rows[type][static_cast<int>(Reduction::sum)] = reduceKernel<Reduction::sum, Type>;
-  rows[type][static_cast<int>(Reduction::prod)] = reduceKernel<Reduction::prod, Type>;
-  rows[type][static_cast<int>(Reduction::max)] = reduceKernel<Reduction::max, Type>;
-  rows[type][static_cast<int>(Reduction::min)] = reduceKernel<Reduction::min, Type>;
-}
-
 /// Part of a vector of D's lanes to and from memory.
 template <class D, typename T = hn::TFromD<D>>
 HWY_INLINE hn::Vec<D> loadPartOf(D d, const T* from, size_t count) {
@@ -213,7 +204,18 @@ HWY_INLINE hn::Vec<D> canonicalNan(D d, hn::Vec<D> v) {
   return hn::IfThenElse(hn::IsNaN(v), hn::Set(d, std::numeric_limits<T>::quiet_NaN()), v);
 }
 
-/// True once per compilation: the targets of this build and where their rows stand in the table.
+}  // namespace
+}  // namespace HWY_NAMESPACE
+}  // namespace tutti
+HWY_AFTER_NAMESPACE();
+
+// What follows runs on any CPU, so it must not be compiled for the target: it only collects addresses of
+// kernels.
+namespace tutti {
+namespace HWY_NAMESPACE {
+namespace {
+
+/// Where this target's rows stand in the table.
 constexpr SimdTarget thisTarget() {
 #if HWY_TARGET == HWY_AVX3
   return SimdTarget::avx512;
@@ -228,8 +230,16 @@ constexpr SimdTarget thisTarget() {
 #endif
 }
 
+/// Puts the four operations of a type into a table row.
+template <class Type>
+void addType(ReduceKernel (*rows)[4], ncclDataType_t type) {
+  rows[type][static_cast<int>(Reduction::sum)] = reduceKernel<Reduction::sum, Type>;
+  rows[type][static_cast<int>(Reduction::prod)] = reduceKernel<Reduction::prod, Type>;
+  rows[type][static_cast<int>(Reduction::max)] = reduceKernel<Reduction::max, Type>;
+  rows[type][static_cast<int>(Reduction::min)] = reduceKernel<Reduction::min, Type>;
+}
+
 }  // namespace
 }  // namespace HWY_NAMESPACE
 }  // namespace tutti
-HWY_AFTER_NAMESPACE();
 #endif

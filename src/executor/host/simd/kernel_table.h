@@ -1,4 +1,5 @@
-// The kernels of every instruction set, by type and operation. Filled at compile time by the reduce_*.cc files.
+// The kernels of every instruction set, by type and operation. Filled at compile time by the reduce_*.cc
+// files.
 #pragma once
 
 #include "executor/host/simd/reduce.h"

@@ -70,9 +70,12 @@ void Reducer::run(const std::byte* const* sources, int32_t sourceCount, std::byt
   kernel_(arguments);
 }
 
-void copyToMany(std::byte* const* destinations, int32_t count, const std::byte* source, size_t bytes, bool stream,
-                SimdTarget target) {
-  if (count == 1 && destinations[0] == source) return;
+void copyToMany(std::byte* const* destinations, int32_t count, const std::byte* source, size_t bytes,
+                bool stream, SimdTarget target) {
+  if (count == 1 && !stream) {
+    if (destinations[0] != source) std::memcpy(destinations[0], source, bytes);
+    return;
+  }
   KernelArguments arguments;
   arguments.sources = &source;
   arguments.destinations = destinations;
@@ -83,7 +86,8 @@ void copyToMany(std::byte* const* destinations, int32_t count, const std::byte* 
   kernelTable().copy[static_cast<int>(target)](arguments);
 }
 
-void copyBytes(std::byte* destination, const std::byte* source, size_t bytes, bool stream, SimdTarget target) {
+void copyBytes(std::byte* destination, const std::byte* source, size_t bytes, bool stream,
+               SimdTarget target) {
   copyToMany(&destination, 1, source, bytes, stream, target);
 }
 

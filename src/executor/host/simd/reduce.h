@@ -1,7 +1,7 @@
 // Element-wise reduction of k sources into m destinations: the kernels under every reducing step.
 //
-// Results depend on the values alone: not on the instruction set, alignment, length or position of an element.
-// So ranks on different machines that add in the same order agree bitwise. This takes three rules:
+// Results depend on the values alone: not on the instruction set, alignment, length or position of an
+// element. So ranks on different machines that add in the same order agree bitwise. This takes three rules:
 //   - 8- and 16-bit floats are added in float over all sources of a call and rounded once, to nearest even
 //     (fp8 saturates to the largest finite value, as CUDA's conversions do);
 //   - multiply and add are never fused;
@@ -45,9 +45,9 @@ class Reducer {
   size_t elementBytes() const { return elementBytes_; }
   bool hasScale() const { return hasScale_; }
 
-  /// destination[j][i] = source[0][i] (op) source[1][i] (op) ..., in this order, for `bytes` (a multiple of the
-  /// element size); sources marked by `scaled` are multiplied by the scale first (when there is one), the result
-  /// is divided when `finalize`. One source without scale and divisor is a plain copy, bit by bit.
+  /// destination[j][i] = source[0][i] (op) source[1][i] (op) ..., in this order, for `bytes` (a multiple of
+  /// the element size); sources marked by `scaled` are multiplied by the scale first (when there is one), the
+  /// result is divided when `finalize`. One source without scale and divisor is a plain copy, bit by bit.
   void run(const std::byte* const* sources, int32_t sourceCount, std::byte* const* destinations,
            int32_t destinationCount, size_t bytes, Scaled scaled, bool finalize, bool stream) const;
 
@@ -69,7 +69,7 @@ size_t elementBytes(ncclDataType_t type);
 void copyBytes(std::byte* destination, const std::byte* source, size_t bytes, bool stream, SimdTarget target);
 
 /// Copies to several places, reading once.
-void copyToMany(std::byte* const* destinations, int32_t count, const std::byte* source, size_t bytes, bool stream,
-                SimdTarget target);
+void copyToMany(std::byte* const* destinations, int32_t count, const std::byte* source, size_t bytes,
+                bool stream, SimdTarget target);
 
 }  // namespace tutti

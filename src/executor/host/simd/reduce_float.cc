@@ -42,6 +42,15 @@ class Float {
   T scale_;
 };
 
+}  // namespace
+}  // namespace HWY_NAMESPACE
+}  // namespace tutti
+HWY_AFTER_NAMESPACE();
+
+namespace tutti {
+namespace HWY_NAMESPACE {
+namespace {
+
 void addTypes(KernelTable* table) {
   auto* rows = table->kernels[static_cast<int>(thisTarget())];
   addType<Float<float>>(rows, ncclFloat32);
@@ -51,7 +60,6 @@ void addTypes(KernelTable* table) {
 }  // namespace
 }  // namespace HWY_NAMESPACE
 }  // namespace tutti
-HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 #define TUTTI_ADD_KERNELS addFloatKernels

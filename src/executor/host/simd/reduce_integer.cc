@@ -92,6 +92,15 @@ class Integer {
   T divisor_;
 };
 
+}  // namespace
+}  // namespace HWY_NAMESPACE
+}  // namespace tutti
+HWY_AFTER_NAMESPACE();
+
+namespace tutti {
+namespace HWY_NAMESPACE {
+namespace {
+
 void addTypes(KernelTable* table) {
   auto* rows = table->kernels[static_cast<int>(thisTarget())];
   addType<Integer<int8_t>>(rows, ncclInt8);
@@ -107,7 +116,6 @@ void addTypes(KernelTable* table) {
 }  // namespace
 }  // namespace HWY_NAMESPACE
 }  // namespace tutti
-HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 #define TUTTI_ADD_KERNELS addIntegerKernels

@@ -30,9 +30,7 @@ HWY_INLINE V16 narrow(hn::Vec<DU> v) { return hn::DemoteTo(D16(), hn::BitCast(DI
 
 /// Conversions of the two 16-bit formats. round() is given no NaN but the canonical one.
 struct Bfloat16 {
-  static HWY_INLINE VF widen(V16 v) {
-    return hn::BitCast(DF(), hn::ShiftLeft<16>(hn::PromoteTo(DU(), v)));
-  }
+  static HWY_INLINE VF widen(V16 v) { return hn::BitCast(DF(), hn::ShiftLeft<16>(hn::PromoteTo(DU(), v))); }
   static HWY_INLINE V16 round(VF v) {
     const DU du;
     const auto bits = hn::BitCast(du, v);
@@ -41,8 +39,8 @@ struct Bfloat16 {
   }
 };
 
-// Highway's own half conversions truncate subnormals and lose infinities on targets without F16C, so that only
-// the ones that map to the instructions are used.
+// Highway's own half conversions truncate subnormals and lose infinities on targets without F16C, so that
+// only the ones that map to the instructions are used.
 #if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3
 struct Half {
   static HWY_INLINE VF widen(V16 v) {
@@ -65,8 +63,8 @@ struct Half {
     const auto infinite = hn::Add(normal, hn::Set(du, (128u - 16u) << 23));
     // subnormal: put the mantissa below a 2^-14 and take that away again, exactly
     const auto base = hn::Set(du, 113u << 23);
-    const auto subnormal = hn::BitCast(
-        du, hn::Sub(hn::BitCast(df, hn::Add(magnitude, base)), hn::BitCast(df, base)));
+    const auto subnormal =
+        hn::BitCast(du, hn::Sub(hn::BitCast(df, hn::Add(magnitude, base)), hn::BitCast(df, base)));
     auto bits = hn::IfThenElse(hn::Eq(exponent, hn::Set(du, 0x7c00u << 13)), infinite, normal);
     bits = hn::IfThenElse(hn::Eq(exponent, hn::Zero(du)), subnormal, bits);
     return hn::BitCast(df, hn::Or(bits, sign));
@@ -80,8 +78,8 @@ struct Half {
     const auto magnitude = hn::Xor(bits, sign);
     const auto odd = hn::And(hn::ShiftRight<13>(magnitude), hn::Set(du, 1u));
     // rounding may carry into the exponent, and from the largest number to infinity, as it should
-    const auto normal = hn::ShiftRight<13>(
-        hn::Add(hn::Sub(magnitude, hn::Set(du, ((127u - 15u) << 23) - 0xfffu)), odd));
+    const auto normal =
+        hn::ShiftRight<13>(hn::Add(hn::Sub(magnitude, hn::Set(du, ((127u - 15u) << 23) - 0xfffu)), odd));
     // adding 0.5 leaves the subnormal's mantissa, rounded by the addition, in the lowest bits
     const auto half = hn::Set(du, 126u << 23);
     const auto subnormal =
@@ -155,6 +153,15 @@ class Float8Bits : public InFloat {
   }
 };
 
+}  // namespace
+}  // namespace HWY_NAMESPACE
+}  // namespace tutti
+HWY_AFTER_NAMESPACE();
+
+namespace tutti {
+namespace HWY_NAMESPACE {
+namespace {
+
 void addTypes(KernelTable* table) {
   auto* rows = table->kernels[static_cast<int>(thisTarget())];
   addType<Float16Bits<Half>>(rows, ncclFloat16);
@@ -166,7 +173,6 @@ void addTypes(KernelTable* table) {
 }  // namespace
 }  // namespace HWY_NAMESPACE
 }  // namespace tutti
-HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 #define TUTTI_ADD_KERNELS addNarrowFloatKernels

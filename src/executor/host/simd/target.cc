@@ -20,8 +20,8 @@ bool cpuRuns(SimdTarget target) {
              __builtin_cpu_supports("aes");
     case SimdTarget::avx2:
       return cpuRuns(SimdTarget::sse4) && __builtin_cpu_supports("avx") && __builtin_cpu_supports("avx2") &&
-             __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2") && __builtin_cpu_supports("fma") &&
-             __builtin_cpu_supports("f16c");
+             __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2") &&
+             __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
     case SimdTarget::avx512:
       return cpuRuns(SimdTarget::avx2) && __builtin_cpu_supports("avx512f") &&
              __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
@@ -75,7 +75,8 @@ Result<SimdTarget> parseTarget(std::string_view text) {
     known += known.empty() ? "" : ", ";
     known += name(target);
   }
-  return invalidArgument("SIMD target \"{}\" is unknown or not supported by this CPU; it has {}", text, known);
+  return invalidArgument("SIMD target \"{}\" is unknown or not supported by this CPU; it has {}", text,
+                         known);
 }
 
 }  // namespace tutti

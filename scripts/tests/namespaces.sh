@@ -1,0 +1,110 @@
+# Three hosts, played by network namespaces on one bridge, two ranks on each.
+
+ns_prefix=tutti$$
+ns_hosts="n0 n1 n2"
+
+ns_down() {
+  for name in switch $ns_hosts; do ip netns del "$ns_prefix-$name" 2> /dev/null || true; done
+  rm -rf "$ns_folder"
+}
+
+# ns_up: the namespace "switch" holds the bridge (10.77.0.254) and starts mpirun; n0, n1, n2 are 10.77.0.1, .2, .3.
+ns_up() {
+  if [ "$(id -u)" -ne 0 ] || ! ip netns add "$ns_prefix-switch" 2> /dev/null; then
+    echo "needs root and network namespaces"
+    return 77
+  fi
+  ns_folder=$(mktemp -d); trap ns_down EXIT
+  ip -n "$ns_prefix-switch" link add name bridge type bridge
+  ip -n "$ns_prefix-switch" addr add 10.77.0.254/24 dev bridge
+  ip -n "$ns_prefix-switch" link set bridge up
+  ip -n "$ns_prefix-switch" link set lo up
+  number=0
+  for host in $ns_hosts; do
+    number=$((number + 1))
+    ip netns add "$ns_prefix-$host"
+    ip -n "$ns_prefix-$host" link set lo up
+    ip -n "$ns_prefix-$host" link add eth0 type veth peer name "$host" netns "$ns_prefix-switch"
+    ip -n "$ns_prefix-$host" addr add "10.77.0.$number/24" dev eth0
+    ip -n "$ns_prefix-$host" link set eth0 up
+    ip -n "$ns_prefix-switch" link set "$host" master bridge
+    ip -n "$ns_prefix-switch" link set "$host" up
+  done
+  # What mpirun calls in the place of ssh: AGENT HOST COMMAND...
+  cat > "$ns_folder/agent" <<END
+#!/bin/sh
+while [ "\${1#-}" != "\$1" ]; do shift; done
+number=\$1; shift
+case \$number in 10.77.0.1) host=n0 ;; 10.77.0.2) host=n1 ;; *) host=n2 ;; esac
+exec ip netns exec "$ns_prefix-\$host" sh -c "\$*"
+END
+  chmod +x "$ns_folder/agent"
+}
+
+# ns_mpirun ARGUMENTS...: six ranks, two on each host.
+ns_mpirun() {
+  ip netns exec "$ns_prefix-switch" mpirun --allow-run-as-root --bind-to none --map-by slot -np 6 \
+    --host 10.77.0.1:2,10.77.0.2:2,10.77.0.3:2 --mca plm_rsh_agent "$ns_folder/agent" --mca plm_rsh_no_tree_spawn 1 \
+    --mca oob_tcp_if_include 10.77.0.0/24 --mca btl_tcp_if_include 10.77.0.0/24 --mca btl self,tcp --mca pml ob1 "$@"
+}
+
+namespaces() {
+  needs_release
+  ns_up || return $?
+  for name in $all_perf; do
+    right ns_mpirun "$release/bin/${name}_perf" -b 8 -e 1M -f 32 -n 3
+  done
+  echo "+ what carries the data"
+  output=$(ns_mpirun -x NCCL_DEBUG=INFO "$release/bin/all_reduce_perf" -b 1M -e 1M -n 2 2>&1)
+  echo "$output" | grep -a 'NET/Socket' | head -n 5 || { echo "$output"; echo "no NET/Socket in the log"; return 1; }
+}
+
+# ns_shape RATE: each host's link sends and receives at most this.
+ns_shape() {
+  for host in $ns_hosts; do
+    for end in "-n $ns_prefix-$host:eth0" "-n $ns_prefix-switch:$host"; do
+      # shellcheck disable=SC2086
+      tc ${end%:*} qdisc replace dev "${end##*:}" root tbf rate "$1" burst 256kb latency 50ms
+    done
+  done
+}
+
+# ns_iperf: bits/s of the slowest of all links, each sending to the next host at once.
+ns_iperf() {
+  number=0; servers=
+  for host in $ns_hosts; do ip netns exec "$ns_prefix-$host" iperf3 -s -1 > /dev/null 2>&1 & servers="$servers $!"; done
+  sleep 0.5
+  for host in $ns_hosts; do
+    number=$((number + 1))
+    ip netns exec "$ns_prefix-$host" iperf3 -c "10.77.0.$((number % 3 + 1))" -t 3 -J > "$ns_folder/$host.json" &
+    servers="$servers $!"
+  done
+  # shellcheck disable=SC2086
+  wait $servers
+  python3 - "$ns_folder" <<'END'
+import glob, json, sys
+rates = [json.load(open(p))["end"]["sum_received"]["bits_per_second"] for p in glob.glob(sys.argv[1] + "/n*.json")]
+assert len(rates) == 3
+print(min(rates))
+END
+}
+
+# Bus bandwidth of AllReduce is what a ring puts on each link: 2(n-1)/n bytes for each byte of the buffer. At least
+# 90 % of what iperf3 gets through the same links at the same time.
+shaped_links() {
+  needs_release
+  ns_up || return $?
+  for rate in 1gbit 5gbit; do
+    ns_shape $rate
+    link=$(ns_iperf)
+    output=$(ns_mpirun "$release/bin/all_reduce_perf" -b 64M -e 64M -n 5) || { echo "$output"; return 1; }
+    echo "$output"
+    echo "$output" | grep -q '^# Out of bounds values : 0 OK'
+    bus=$(echo "$output" | sed -n 's/^# Avg bus bandwidth *: \([0-9.e+-]*\).*/\1/p')
+    python3 -c "
+link, bus = $link / 8e9, $bus
+print('$rate: iperf3 %.3f GB/s, AllReduce %.3f GB/s: %.0f %%' % (link, bus, 100 * bus / link))
+print('# summary: $rate %.0f %% of iperf3' % (100 * bus / link))
+raise SystemExit(bus < 0.9 * link)"
+  done
+}

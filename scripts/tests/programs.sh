@@ -1,0 +1,81 @@
+# The programs as users run them.
+
+all_perf="all_reduce all_gather reduce_scatter broadcast reduce sendrecv"
+mpirun_here="mpirun --allow-run-as-root --oversubscribe --bind-to none --mca btl self,vader,tcp --mca pml ob1"
+
+# right PROGRAM ARGUMENTS...: exit status 0 and a footer without wrong values.
+right() {
+  echo "+ $*"
+  output=$("$@" 2>&1) || { echo "$output"; echo "status is not 0"; return 1; }
+  echo "$output" | tail -n 12
+  echo "$output" | grep -q '^# Out of bounds values : 0 OK' || { echo "$output"; echo "no right footer"; return 1; }
+}
+
+# status WANTED COMMAND...
+status() {
+  wanted=$1; shift
+  echo "+ $* (must end with $wanted)"
+  got=0; "$@" > /dev/null 2>&1 || got=$?
+  [ "$got" -eq "$wanted" ] || { echo "ended with $got"; return 1; }
+}
+
+perf_programs() {
+  needs_release
+  for name in $all_perf; do
+    right "$release/bin/${name}_perf" -b 8 -e 4M -f 8 -g 4 -n 5
+    right "$release/bin/${name}_perf" -b 1K -e 1M -f 32 -t 3 -g 1 -n 5 -u 1
+    right "$release/bin/${name}_perf" -b 0 -e 24 -i 4 -t 2 -g 2 -n 3 -d int32
+  done
+  right "$release/bin/all_reduce_perf" -b 4K -e 64K -f 4 -g 3 -n 3 -o all -d all
+  right "$release/bin/reduce_scatter_perf" -b 4K -e 64K -f 4 -g 3 -n 3 -o all -d all
+  right "$release/bin/reduce_perf" -b 4K -e 64K -f 4 -g 3 -n 3 -r all
+  right "$release/bin/broadcast_perf" -b 4K -e 64K -f 4 -g 3 -n 3 -r all -d uint8
+  right "$release/bin/all_reduce_perf" -b 64K -e 64K -t 2 -g 2 -p 1 -z 1 -m 4 -N 2 -a 3 -C 1
+  right "$release/bin/all_reduce_perf" -b 64K -e 64K -g 4 -y 1 -I 1 -S 1 -M 1 -T 60 -J "$logs/perf.json"
+  right "$release/bin/all_reduce_perf" -b 64K -e 4M -f 8 -g 4 -R 1 --stat median
+  grep -q '"nwrong": 0' "$logs/perf.json"
+  NCCL_TESTS_SPLIT="MOD 2" right "$release/bin/all_reduce_perf" -b 64K -e 64K -g 4
+  status 0 "$release/bin/all_reduce_perf" -h
+  status 2 "$release/bin/all_reduce_perf" --no-such-flag
+  status 2 "$release/bin/all_reduce_perf" -b lots
+  NCCL_TESTS_MIN_BW=1000000 status 1 "$release/bin/all_reduce_perf" -b 8 -e 8 -g 2
+}
+
+mpi_programs() {
+  needs_release
+  for name in $all_perf; do right $mpirun_here -np 4 "$release/bin/${name}_perf" -b 8 -e 1M -f 16 -g 1 -n 5; done
+  right $mpirun_here -np 2 "$release/bin/all_reduce_perf" -b 8 -e 4M -f 16 -g 2 -n 5
+  right $mpirun_here -np 2 "$release/bin/all_reduce_perf" -b 8 -e 4M -f 16 -t 2 -g 2 -n 3
+  right $mpirun_here -np 1 "$release/bin/all_reduce_perf" -b 1M -e 1M -g 2 -n 3
+  echo "+ send, then an MPI message, then receive"
+  $mpirun_here -np 2 "$release/bin/system_send_then_mpi" | grep -x right
+  status 1 $mpirun_here -np 2 "$release/bin/broadcast_perf" -b 8 -e 8 -r 5
+}
+
+example_programs() {
+  needs_release
+  "$release/bin/example_one_process" 4 | grep ' 0 wrong'
+  $mpirun_here -np 3 "$release/bin/example_mpi" | tee /dev/stderr | grep -c ' 0 wrong' | grep -x 3
+  id=$(mktemp -u)
+  "$release/bin/example_two_hosts" 2 0 "$id" & first=$!
+  "$release/bin/example_two_hosts" 2 1 "$id" | grep ' 0 wrong'
+  wait "$first"
+  rm -f "$id"
+  address=127.0.0.1:$((20000 + RANDOM % 20000))
+  NCCL_COMM_ID=$address NCCL_SOCKET_IFNAME=lo NCCL_HOSTID=a "$release/bin/example_two_hosts" 2 0 & first=$!
+  NCCL_COMM_ID=$address NCCL_SOCKET_IFNAME=lo NCCL_HOSTID=b "$release/bin/example_two_hosts" 2 1 | grep ' 0 wrong'
+  wait "$first"
+}
+
+perf_sweep() {
+  needs_release
+  for name in $all_perf; do
+    right "$release/bin/${name}_perf" -b 8 -e 128M -f 2 -g 4
+    right $mpirun_here -np 4 "$release/bin/${name}_perf" -b 8 -e 64M -f 2 -g 1
+    right $mpirun_here -np 2 "$release/bin/${name}_perf" -b 8 -e 64M -f 2 -g 2
+    for ranks in 1 2 3 5 7 8; do
+      right "$release/bin/${name}_perf" -b 12 -e 3M -i 99996 -g "$ranks" -n 2 -d all -o all -r all
+      right "$release/bin/${name}_perf" -b 1 -e 300 -i 1 -g "$ranks" -n 1 -d int8
+    done
+  done
+}

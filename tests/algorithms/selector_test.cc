@@ -1,0 +1,115 @@
+#include "algorithms/selector.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "algorithms/checker.h"
+
+namespace tutti {
+namespace {
+
+using testing::HasSubstr;
+
+SelectorInput host(Collective collective, int32_t ranks, size_t bytes, bool zeroCopy = false) {
+  return {.collective = collective,
+          .ranks = ranks,
+          .bytes = bytes,
+          .allMapped = true,
+          .zeroCopyUsable = zeroCopy};
+}
+SelectorInput network(Collective collective, int32_t ranks, size_t bytes) {
+  return {.collective = collective, .ranks = ranks, .bytes = bytes, .hosts = ranks, .maxChannels = 4};
+}
+
+std::string chosen(const SelectorInput& input, const std::string& ncclAlgo = "") {
+  const auto choice = choose(input, ncclAlgo);
+  return choice.isOk() ? std::string(choice->algorithm->name) : choice.status().message();
+}
+
+TEST(Selector, PicksTheFormThatSuitsTheSize) {
+  EXPECT_EQ(chosen(host(Collective::allReduce, 4, 8)), "oneshot");
+  EXPECT_EQ(chosen(host(Collective::allReduce, 8, 64 << 20)), "twoshot");
+  EXPECT_EQ(chosen(host(Collective::allReduce, 4, 64 << 20, true)), "direct");
+  EXPECT_EQ(chosen(host(Collective::allReduce, 4, 8, true)), "oneshot");  // not worth the negotiation
+  EXPECT_EQ(chosen(network(Collective::allReduce, 8, 8)), "doubling");
+  EXPECT_EQ(chosen(network(Collective::allReduce, 8, 256 << 20)), "ring");
+  EXPECT_EQ(chosen(network(Collective::broadcast, 16, 1024)), "tree");
+  EXPECT_EQ(chosen(network(Collective::reduceScatter, 3, 1024)), "ring");
+}
+
+TEST(Selector, AnswersForEveryCallThatExists) {
+  for (const Collective collective : {Collective::allReduce, Collective::allGather, Collective::reduceScatter,
+                                      Collective::broadcast, Collective::reduce})
+    for (int32_t ranks = 1; ranks <= 9; ++ranks)
+      for (size_t bytes = 0; bytes <= (size_t{1} << 30); bytes = bytes * 8 + 8)
+        for (const SelectorInput& input :
+             {host(collective, ranks, bytes), host(collective, ranks, bytes, true),
+              network(collective, ranks, bytes)}) {
+          const auto choice = choose(input, "");
+          ASSERT_TRUE(choice.isOk()) << choice.status().message();
+          EXPECT_TRUE(choice->algorithm->implements(collective, ranks));
+          EXPECT_TRUE(std::isfinite(choice->predictedSeconds));
+          EXPECT_GE(choice->channels, 1);
+          EXPECT_LE(choice->channels, 4);
+        }
+}
+
+TEST(Selector, HonoursNcclAlgo) {
+  const SelectorInput input = host(Collective::allReduce, 4, 8);
+  EXPECT_EQ(chosen(input, "Ring"), "ring");
+  EXPECT_EQ(chosen(input, "tree"), "tree");
+  EXPECT_EQ(chosen(input, "TWOSHOT, ring"), "twoshot");
+  EXPECT_EQ(chosen(input, "^oneshot,twoshot"), "doubling");
+  EXPECT_EQ(chosen(input, "ring;allreduce:tree"), "tree");
+  EXPECT_EQ(chosen(input, "broadcast:ring"), "oneshot");
+  EXPECT_EQ(chosen(input, "nvls,ring"), "ring");
+  EXPECT_EQ(chosen(host(Collective::broadcast, 4, 8), "tree;broadcast:ring;reduce:tree"), "ring");
+}
+
+TEST(Selector, RefusesWhatCannotBe) {
+  EXPECT_THAT(
+      chosen(host(Collective::allGather, 4, 8), "tree"),
+      HasSubstr("NCCL_ALGO=tree leaves no algorithm for AllGather on 4 ranks; tree does not implement"));
+  EXPECT_THAT(chosen(network(Collective::allReduce, 4, 8), "oneshot"),
+              HasSubstr("needs all ranks on one host"));
+  EXPECT_THAT(chosen(host(Collective::allReduce, 4, 8), "direct"),
+              HasSubstr("buffers that all ranks can map"));
+  EXPECT_THAT(chosen(host(Collective::allReduce, 4, 8), "nvls"),
+              HasSubstr("none of those named exists here"));
+  EXPECT_THAT(chosen(host(Collective::allReduce, 4, 8), "rign"),
+              HasSubstr("\"rign\" is no algorithm; known are ring"));
+  EXPECT_THAT(chosen(host(Collective::allReduce, 4, 8), "ring,"), HasSubstr("name is missing"));
+  EXPECT_THAT(chosen(host(Collective::allReduce, 4, 8), "ring;tree"), HasSubstr("two lists"));
+  EXPECT_THAT(chosen(host(Collective::allReduce, 4, 8), "allsum:ring"),
+              HasSubstr("\"allsum\" is no function"));
+  EXPECT_EQ(choose(host(Collective::allReduce, 4, 8), "rign").status().code(), ncclInvalidUsage);
+}
+
+// The closed forms count rounds and memory traffic as the checker does.
+TEST(CostModel, AgreesWithTheCertificates) {
+  CostParameters onlyAlpha;
+  onlyAlpha.alpha = 1;
+  CostParameters onlyTraffic;
+  onlyTraffic.hostByte = 1;
+  for (const int32_t ranks : {2, 4, 8}) {
+    for (const char* algorithm : {"ring", "doubling"}) {
+      const auto set = generateAll(algorithm, {Collective::allReduce, ranks, 0, 0, {}});
+      EXPECT_DOUBLE_EQ(predictSeconds({algorithm, Collective::allReduce, ranks, 0}, onlyAlpha),
+                       prove(*set)->rounds);
+    }
+    for (const char* algorithm : {"oneshot", "twoshot", "direct"})
+      for (const Collective collective : findAlgorithm(algorithm)->collectives) {
+        const auto set = generateAll(algorithm, {collective, ranks, 0, 0, {}});
+        const ScheduleSet* once[] = {&*set};
+        const double negotiation = algorithm == std::string("direct") ? kNegotiationSeconds : 0;
+        EXPECT_DOUBLE_EQ(predictSeconds({algorithm, collective, ranks, 1}, onlyTraffic) - negotiation,
+                         check(once)->memoryTraffic)
+            << algorithm << " " << name(collective) << " " << ranks;
+      }
+  }
+}
+
+}  // namespace
+}  // namespace tutti

@@ -1,0 +1,307 @@
+// How ranks meet, when some of them are missing, doubled or wrong, and when strangers call.
+#include "bootstrap/rendezvous.h"
+
+#include <gmock/gmock.h>
+#include <sys/stat.h>
+
+#include <fstream>
+
+#include "base/log.h"
+#include "bootstrap/ranks.h"
+
+namespace tutti::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::AnyOf;
+using ::testing::HasSubstr;
+
+UniqueId decoded(const ncclUniqueId& id) {
+  auto result = UniqueId::decode(id);
+  EXPECT_TRUE(result.isOk()) << result.status().message();
+  return *result;
+}
+
+TEST(RankList, ReadsLikeASentence) {
+  EXPECT_EQ(rankList({3}), "rank 3");
+  EXPECT_EQ(rankList({3, 5}), "ranks 3 and 5");
+  EXPECT_EQ(rankList({0, 1, 2, 5, 7, 8}), "ranks 0 to 2, 5, 7 and 8");
+}
+
+TEST(UniqueId, SurvivesEncoding) {
+  UniqueId id;
+  id.id = 0x1234567890abcdef;
+  id.secret = *Secret::random();
+  id.addresses = {*SocketAddress::parse("10.1.2.3:4567"), *SocketAddress::parse("[fd00::7]:89")};
+  const UniqueId copy = decoded(id.encode());
+  EXPECT_EQ(copy.id, id.id);
+  EXPECT_EQ(copy.secret, id.secret);
+  EXPECT_EQ(copy.addresses, id.addresses);
+}
+
+TEST(UniqueId, LeavesOutAddressesThatDoNotFit) {
+  UniqueId id;
+  for (int i = 0; i < 20; ++i) id.addresses.push_back(*SocketAddress::parse(fmt::format("10.0.0.{}:1", i)));
+  EXPECT_EQ(decoded(id.encode()).addresses.size(), 13u);
+}
+
+TEST(UniqueId, RefusesForeignAndDamagedBytes) {
+  ncclUniqueId zero{};
+  EXPECT_THAT(UniqueId::decode(zero).status().message(), HasSubstr("not made by this library"));
+  UniqueId id;
+  id.addresses = {*SocketAddress::parse("10.1.2.3:4567")};
+  const ncclUniqueId good = id.encode();
+  for (size_t i = 0; i < sizeof good.internal; ++i) {
+    ncclUniqueId bad = good;
+    bad.internal[i] = static_cast<char>(bad.internal[i] ^ 1);
+    EXPECT_EQ(UniqueId::decode(bad).status().code(), ncclInvalidArgument) << "byte " << i;
+  }
+}
+
+TEST(UniqueId, EachIsDifferent) {
+  const UniqueId a = decoded(newId()), b = decoded(newId());
+  EXPECT_NE(a.id, b.id);
+  EXPECT_NE(a.secret, b.secret);
+  EXPECT_EQ(a.addresses, b.addresses) << "ids of one process share a listener";
+}
+
+TEST(Rendezvous, TellsThoseWhoCameWhoIsMissing) {
+  const ncclUniqueId id = newId();
+  std::vector<std::unique_ptr<Rank>> ranks;
+  for (int i : {0, 1, 4, 6, 7}) ranks.push_back(makeRank(id, i, 8));
+  onThreads(ranks, [](Rank& rank) { join(rank, 400ms); });
+  for (const auto& rank : ranks) {
+    EXPECT_EQ(rank->status.code(), ncclSystemError);
+    EXPECT_THAT(rank->status.message(), HasSubstr("ranks 2, 3 and 5 of 8 did not join"));
+  }
+}
+
+TEST(Rendezvous, NamesBothWhenARankComesTwice) {
+  const ncclUniqueId id = newId();
+  std::vector<std::unique_ptr<Rank>> ranks;
+  for (int i : {0, 1, 1}) ranks.push_back(makeRank(id, i, 4));
+  onThreads(ranks, [](Rank& rank) { join(rank); });
+  for (const auto& rank : ranks) {
+    EXPECT_EQ(rank->status.code(), ncclInvalidArgument);
+    EXPECT_THAT(rank->status.message(), HasSubstr("rank 1 came twice"));
+    EXPECT_THAT(rank->status.message(), HasSubstr(fmt::format("pid {}", ::getpid())));
+  }
+}
+
+TEST(Rendezvous, NamesBothCountsWhenTheyDiffer) {
+  const ncclUniqueId id = newId();
+  std::vector<std::unique_ptr<Rank>> ranks;
+  ranks.push_back(makeRank(id, 0, 4));
+  ranks.push_back(makeRank(id, 1, 5));
+  onThreads(ranks, [](Rank& rank) { join(rank); });
+  for (const auto& rank : ranks) {
+    EXPECT_EQ(rank->status.code(), ncclInvalidArgument);
+    // Whoever came first is named first.
+    EXPECT_THAT(rank->status.message(),
+                AnyOf(AllOf(HasSubstr("there are 4 ranks, rank 1 (host"), HasSubstr("says 5")),
+                      AllOf(HasSubstr("there are 5 ranks, rank 0 (host"), HasSubstr("says 4"))));
+  }
+}
+
+TEST(Rendezvous, TellsLatecomersTheSameError) {
+  const ncclUniqueId id = newId();
+  auto first = makeRank(id, 0, 3), wrong = makeRank(id, 1, 4), late = makeRank(id, 2, 3);
+  std::thread other([&] { join(*first); });
+  join(*wrong);
+  other.join();
+  join(*late);
+  EXPECT_THAT(first->status.message(), HasSubstr("says that there are"));
+  EXPECT_EQ(late->status.message(), first->status.message());
+}
+
+TEST(Rendezvous, RefusesRanksOutsideTheRange) {
+  for (const auto& [rank, nranks] : {std::pair{-1, 2}, {2, 2}, {0, 0}}) {
+    auto r = makeRank(newId(), rank, nranks < 1 ? 1 : nranks);
+    r->request.nranks = nranks;
+    join(*r);
+    EXPECT_EQ(r->status.code(), ncclInvalidArgument);
+  }
+}
+
+TEST(Rendezvous, EndsWhenARankLeavesDuringIt) {
+  const ncclUniqueId id = newId();
+  auto stays = makeRank(id, 0, 3), goes = makeRank(id, 1, 3);
+  std::thread waiting([&] { join(*stays); });
+  std::thread leaving([&] { join(*goes); });
+  std::this_thread::sleep_for(100ms);
+  const auto start = std::chrono::steady_clock::now();
+  goes->request.faults->raise(Status(ncclInternalError, "aborted"));
+  leaving.join();
+  waiting.join();
+  EXPECT_THAT(stays->status.message(),
+              AllOf(HasSubstr("rank 1 (host "), HasSubstr("left during initialisation")));
+  EXPECT_LT(std::chrono::steady_clock::now() - start, 2s);
+}
+
+TEST(Rendezvous, RefusesAnotherSecretAndAStaleId) {
+  UniqueId forged = decoded(newId());
+  forged.secret = *Secret::random();
+  auto rank = makeRank(forged.encode(), 0, 1);
+  join(*rank, 2s);
+  EXPECT_THAT(rank->status.message(), HasSubstr("does not know this job's secret"));
+
+  ScopedEnv few("NCCL_SOCKET_RETRY_CNT", "1");
+  const ncclUniqueId id = newId();
+  auto good = makeRank(id, 0, 1);
+  join(*good);
+  ASSERT_TRUE(good->control) << good->status.message();
+  auto again = makeRank(id, 0, 1);
+  join(*again, 2s);
+  EXPECT_THAT(again->status.message(), HasSubstr("already used"));
+}
+
+/// A socket connected to the rendezvous, for strangers.
+UniqueFd stranger(const ncclUniqueId& id) {
+  auto fd = connectTo(decoded(id).addresses[0], within(5s), nullptr);
+  EXPECT_TRUE(fd.isOk()) << fd.status().message();
+  return std::move(*fd);
+}
+
+bool closedByPeer(const UniqueFd& fd) {
+  char byte;
+  return receiveAll(fd.get(), &byte, 1, within(3s), nullptr).code() == ncclRemoteError;
+}
+
+TEST(Rendezvous, StrangersAreDroppedAndDisturbNobody) {
+  const ncclUniqueId id = newId();
+  std::vector<UniqueFd> halfOpen, dropped;
+  const std::string hello = makeFrame(1, std::string(24, '\0'));
+  for (int i = 0; i < 30; ++i) {
+    halfOpen.push_back(stranger(id));  // says nothing
+    halfOpen.push_back(stranger(id));  // starts, then stops
+    ASSERT_TRUE(
+        sendAll(halfOpen.back().get(), hello.substr(0, 1 + static_cast<size_t>(i)), within(1s), nullptr)
+            .isOk());
+    stranger(id);  // closes at once
+    dropped.push_back(stranger(id));
+    ASSERT_TRUE(
+        sendAll(dropped.back().get(), "GET / HTTP/1.1\r\nHost: x\r\n\r\n", within(1s), nullptr).isOk());
+    dropped.push_back(stranger(id));
+    std::string garbage(100, '\xff');
+    ASSERT_TRUE(sendAll(dropped.back().get(), garbage, within(1s), nullptr).isOk());
+    dropped.push_back(stranger(id));  // a frame that claims 4 GiB
+    FrameHeader huge;
+    huge.type = 1;
+    huge.length = 0xffffffff;
+    ASSERT_TRUE(sendAll(dropped.back().get(), huge.encode(), within(1s), nullptr).isOk());
+  }
+  std::vector<std::unique_ptr<Rank>> ranks;
+  for (int i = 0; i < 4; ++i) ranks.push_back(makeRank(id, i, 4));
+  const auto start = std::chrono::steady_clock::now();
+  onThreads(ranks, [](Rank& rank) { join(rank); });
+  EXPECT_LT(std::chrono::steady_clock::now() - start, 3s);
+  for (const auto& rank : ranks) EXPECT_TRUE(rank->control) << rank->status.message();
+  for (const UniqueFd& fd : dropped) EXPECT_TRUE(closedByPeer(fd));
+}
+
+TEST(Rendezvous, AStrangerIsNamedInOneLogLine) {
+  const std::string path = ::testing::TempDir() + fmt::format("tutti_log_{}", ::getpid());
+  {
+    ScopedEnv level("NCCL_DEBUG", "INFO"), file("NCCL_DEBUG_FILE", path);
+    const UniqueFd fd = stranger(newId());
+    ASSERT_TRUE(sendAll(fd.get(), "GET /metrics HTTP/1.1\r\n\r\n", within(1s), nullptr).isOk());
+    EXPECT_TRUE(closedByPeer(fd));
+  }
+  std::ifstream in(path);
+  const std::string text((std::istreambuf_iterator<char>(in)), {});
+  EXPECT_THAT(text, HasSubstr("dropped: not a Tutti message: \"GET"));
+  size_t lines = 0;
+  for (size_t at = text.find("\"GET"); at != std::string::npos; at = text.find("\"GET", at + 1)) ++lines;
+  EXPECT_EQ(lines, 1u) << text;
+  ::unlink(path.c_str());
+}
+
+TEST(CommId, RanksMeetAtTheAddressOfRankZero) {
+  const uint16_t port = localAddress(listenOn(SocketAddress::loopback(AF_INET, 0))->get()).port();
+  ScopedEnv commId("NCCL_COMM_ID", fmt::format("127.0.0.1:{}", port));
+  for (int round = 0; round < 2; ++round) {  // the port can be used again
+    std::vector<std::unique_ptr<Rank>> ranks;
+    for (int i = 0; i < 3; ++i) ranks.push_back(makeRank(newId(), i, 3));  // each makes its own id
+    onThreads(ranks, [](Rank& rank) {
+      if (rank.request.rank == 0) std::this_thread::sleep_for(300ms);  // the others have to try again
+      join(rank);
+    });
+    for (const auto& rank : ranks) EXPECT_TRUE(rank->control) << rank->status.message();
+  }
+}
+
+TEST(CommId, RanksNeedTheSameSecretFile) {
+  const std::string path = ::testing::TempDir() + fmt::format("tutti_secret_{}", ::getpid());
+  std::ofstream(path) << "0123456789abcdef0123";
+  ::chmod(path.c_str(), 0600);
+  const uint16_t port = localAddress(listenOn(SocketAddress::loopback(AF_INET, 0))->get()).port();
+  ScopedEnv commId("NCCL_COMM_ID", fmt::format("127.0.0.1:{}", port));
+  auto zero = makeRank(newId(), 0, 2), one = makeRank(newId(), 1, 2);
+  std::thread waiting;
+  {
+    ScopedEnv file("TUTTI_SECRET_FILE", path);
+    waiting = std::thread([&] { join(*zero, 1500ms); });
+    std::this_thread::sleep_for(300ms);
+  }
+  join(*one, 1500ms);
+  waiting.join();
+  EXPECT_THAT(one->status.message(), HasSubstr("TUTTI_SECRET_FILE"));
+  EXPECT_THAT(zero->status.message(), HasSubstr("rank 1 of 2 did not join"));
+
+  ScopedEnv file("TUTTI_SECRET_FILE", path);
+  std::vector<std::unique_ptr<Rank>> ranks;
+  for (int i = 0; i < 2; ++i) ranks.push_back(makeRank(newId(), i, 2));
+  onThreads(ranks, [](Rank& rank) { join(rank); });
+  for (const auto& rank : ranks) EXPECT_TRUE(rank->control) << rank->status.message();
+  ::chmod(path.c_str(), 0644);
+  EXPECT_THAT(secretOfCommId().status().message(), HasSubstr("can be read by others"));
+  ::chmod(path.c_str(), 0600);
+  std::ofstream(path) << "short";
+  EXPECT_THAT(secretOfCommId().status().message(), HasSubstr("5 bytes"));
+  ::unlink(path.c_str());
+  EXPECT_THAT(secretOfCommId().status().message(), HasSubstr("No such file"));
+}
+
+TEST(CommId, BadFormsAreNamed) {
+  for (const char* text : {"nonsense", "127.0.0.1", "127.0.0.1:0", "127.0.0.1:99999", ":5", "[::1]"}) {
+    ScopedEnv commId("NCCL_COMM_ID", text);
+    EXPECT_THAT(createUniqueId().status().message(), HasSubstr("NCCL_COMM_ID")) << text;
+  }
+}
+
+class Interfaces : public ::testing::Test {
+ protected:
+  void SetUp() override { waitForQuiet(0ms); }
+};
+
+TEST_F(Interfaces, IPv6AloneWorks) {
+  ScopedEnv family("NCCL_SOCKET_FAMILY", "AF_INET6"), name("NCCL_SOCKET_IFNAME", "lo");
+  if (!usableInterfaces(interfaceRulesFromParams(true)).isOk()) GTEST_SKIP() << "no IPv6 here";
+  // Ids of earlier tests may keep the process's listener on IPv4: a fresh process has none.
+  EXPECT_EQ(exitCode(inProcess([] {
+              const ncclUniqueId id = newId();
+              if (decoded(id).addresses.at(0).family() != AF_INET6) return 2;
+              std::vector<std::unique_ptr<Rank>> ranks;
+              for (int i = 0; i < 3; ++i) ranks.push_back(makeRank(id, i, 3));
+              onThreads(ranks, [](Rank& rank) { join(rank); });
+              for (const auto& rank : ranks)
+                if (!rank->control) return 3;
+              return 0;
+            })),
+            0);
+}
+
+TEST_F(Interfaces, AnInterfaceThatDoesNotExistIsNamed) {
+  ScopedEnv name("NCCL_SOCKET_IFNAME", "=nosuch0");
+  EXPECT_EQ(exitCode(inProcess([] {
+              const auto id = createUniqueId();
+              return !id.isOk() && id.status().message().find("=nosuch0") != std::string::npos &&
+                             id.status().message().find("lo 127.0.0.1") != std::string::npos
+                         ? 0
+                         : 1;
+            })),
+            0);
+}
+
+}  // namespace
+}  // namespace tutti::testing

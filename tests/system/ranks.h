@@ -1,0 +1,49 @@
+// A communicator whose ranks are processes, and what each of them does with it.
+#pragma once
+
+#include <cuda_runtime_api.h>
+#include <nccl.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "system/child.h"
+
+namespace tutti::system_test {
+
+/// Ends the process with a line to the parent when a call fails.
+void must(ncclResult_t result, const char* what, const ChildSide& parent, ncclComm_t comm = nullptr);
+void must(cudaError_t error, const char* what, const ChildSide& parent);
+
+/// Which way the ranks' data takes.
+enum class Path {
+  sharedMemory,  // as found: all on one host
+  sockets,       // each rank believes that it is on a host of its own (NCCL_HOSTID)
+};
+const char* nameOf(Path path);
+
+struct Rank {
+  int rank = 0;
+  int ranks = 1;
+  ncclComm_t comm = nullptr;
+};
+
+/// Forks `ranks` processes, brings rank 0's id to the others, initialises a communicator and runs `body` in
+/// each. `body` returns the exit status, and destroys the communicator.
+class RankProcesses {
+ public:
+  using Body = std::function<int(Rank&, const ChildSide&)>;
+  RankProcesses(int ranks, Path path, const Body& body);
+
+  Child& operator[](int rank) { return *children_[static_cast<size_t>(rank)]; }
+  int size() const { return static_cast<int>(children_.size()); }
+  /// Waits for all; each must exit with 0.
+  void expectSuccess(std::chrono::milliseconds time);
+
+ private:
+  std::vector<std::unique_ptr<Child>> children_;
+};
+
+}  // namespace tutti::system_test
