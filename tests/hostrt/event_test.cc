@@ -70,6 +70,20 @@ TEST_F(Events, MeasureTheTimeWhenTheStreamGetsThere) {
   EXPECT_EQ(cudaEventElapsedTime(&ms, start, untimed), cudaErrorInvalidResourceHandle);
 }
 
+TEST_F(Events, ARecordThatWasOvertakenDoesNotSetTheTime) {
+  Gate gate;
+  block(a, gate);
+  ASSERT_CUDA(cudaEventRecord(start, a));  // held up
+  ASSERT_CUDA(cudaEventRecord(start, b));  // the record that counts
+  ASSERT_CUDA(cudaEventRecord(stop, b));
+  settle();
+  gate.open();
+  ASSERT_CUDA(cudaStreamSynchronize(a));
+  float ms = -1;
+  ASSERT_CUDA(cudaEventElapsedTime(&ms, start, stop));
+  EXPECT_GE(ms, 0.0f);
+}
+
 TEST_F(Events, OrderStreams) {
   static std::atomic<int> order;
   order = 0;
