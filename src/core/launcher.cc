@@ -86,7 +86,8 @@ bool hasTurn(const RankTask& task) { return task.communicator().tasks().hasTurn(
 
 /// Lets a peer that needs this core have it. Only who has the turn may work with a communicator's executor.
 void yieldCore(const std::vector<Inline>& tasks) {
-  const auto found = std::find_if(tasks.begin(), tasks.end(), [](const Inline& one) { return hasTurn(*one.task); });
+  const auto found =
+      std::find_if(tasks.begin(), tasks.end(), [](const Inline& one) { return hasTurn(*one.task); });
   if (found != tasks.end()) found->task->communicator().executor().yieldCore();
 }
 
@@ -135,8 +136,8 @@ Status launchTasks(std::span<RankTask* const> tasks) {
   for (RankTask* task : tasks) {
     const Status placed = place(*runtime, task, inlineTasks);
     if (placed.isOk()) continue;
-    // The other ranks may have started already: a rank that cannot join in makes the communicator unusable. The task
-    // still has to end, in its turn, so that what was enqueued before and after it ends.
+    // The other ranks may have started already: a rank that cannot join in makes the communicator unusable.
+    // The task still has to end, in its turn, so that what was enqueued before and after it ends.
     task->communicator().fail(placed);
     task->runToEnd();
     releaseHolder(task);
