@@ -77,7 +77,7 @@ size_t ExecutorOptions::defaultStreamBytes() {
 /// wait as we do, and sleeping is better, since the kernel lets a thread that wakes up run at once.
 bool HostExecutor::yieldCore() {
   constexpr auto kTooLong = std::chrono::microseconds(500);
-  constexpr auto kPause = std::chrono::milliseconds(100);
+  constexpr auto kPause = std::chrono::milliseconds(10);
   const auto before = Clock::now();
   if (before < noYieldBefore_) return false;
   ::sched_yield();
