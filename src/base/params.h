@@ -244,9 +244,10 @@ class Params : public ParamRegistry {
                         1,     "Overrides ncclConfig_t::blocking; -1 leaves it to the program."};
   BoolParam setThreadName{*this, "NCCL_SET_THREAD_NAME", false, "1: name the library's threads."};
   IntParam hostDevices{*this, "TUTTI_HOST_DEVICES", 8, 1, 1024, "Devices that the host runtime shows."};
-  StringParam hostRuntime{*this, "TUTTI_HOST_RUNTIME", "",
-                          "Path of the host runtime (libtutti_hostrt.so.1) that programs without CUDA calls use; "
-                          "looked for beside libnccl.so.2, in host/, when empty."};
+  StringParam hostRuntime{
+      *this, "TUTTI_HOST_RUNTIME", "",
+      "Path of the host runtime (libtutti_hostrt.so.1) that programs without CUDA calls use; "
+      "looked for beside libnccl.so.2, in host/, when empty."};
   EnumParam runtime{*this,
                     "TUTTI_RUNTIME",
                     0,

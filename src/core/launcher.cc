@@ -1,5 +1,6 @@
 #include "core/launcher.h"
 
+#include <algorithm>
 #include <chrono>
 #include <vector>
 
@@ -81,6 +82,15 @@ bool advanceInline(const tuttiHostRuntime_v1& runtime, std::vector<Inline>& task
   return progressed;
 }
 
+bool hasTurn(const RankTask& task) { return task.communicator().tasks().hasTurn(task); }
+
+/// Lets a peer that needs this core have it. Only who has the turn may work with a communicator's executor.
+void yieldCore(const std::vector<Inline>& tasks) {
+  const auto found =
+      std::find_if(tasks.begin(), tasks.end(), [](const Inline& one) { return hasTurn(*one.task); });
+  if (found != tasks.end()) found->task->communicator().executor().yieldCore();
+}
+
 void spinInline(const tuttiHostRuntime_v1& runtime, std::vector<Inline>& tasks) {
   constexpr int kIdleRoundsBeforeYield = 64;
   const auto end = Clock::now() + std::chrono::microseconds(params().spinMicros());
@@ -89,8 +99,7 @@ void spinInline(const tuttiHostRuntime_v1& runtime, std::vector<Inline>& tasks) 
     if (advanceInline(runtime, tasks)) {
       idleRounds = 0;
     } else if (++idleRounds > kIdleRoundsBeforeYield) {
-      // A peer may need this core to make the progress that we wait for.
-      tasks.front().task->communicator().executor().yieldCore();
+      yieldCore(tasks);
     }
     if (Clock::now() >= end) break;
   }
@@ -127,8 +136,8 @@ Status launchTasks(std::span<RankTask* const> tasks) {
   for (RankTask* task : tasks) {
     const Status placed = place(*runtime, task, inlineTasks);
     if (placed.isOk()) continue;
-    // The other ranks may have started already: a rank that cannot join in makes the communicator unusable. The task
-    // still has to end, in its turn, so that what was enqueued before and after it ends.
+    // The other ranks may have started already: a rank that cannot join in makes the communicator unusable.
+    // The task still has to end, in its turn, so that what was enqueued before and after it ends.
     task->communicator().fail(placed);
     task->runToEnd();
     releaseHolder(task);
@@ -136,7 +145,7 @@ Status launchTasks(std::span<RankTask* const> tasks) {
   }
   spinInline(*runtime, inlineTasks);
   for (const Inline& rest : inlineTasks) {
-    rest.task->communicator().executor().returnConnections();
+    if (hasTurn(*rest.task)) rest.task->communicator().executor().returnConnections();
     runtime->streamHandOff(rest.occupation, mainWork(rest.task));
   }
   return status;

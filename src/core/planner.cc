@@ -62,13 +62,15 @@ Result<Plan> Planner::makePlan(const Operation& operation, bool zeroCopy) {
   TUTTI_ASSIGN(plan.schedule, schedule(choice.algorithm->name, operation.collective, operation.root));
   plan.sliceBytes = sliceBytesFor(*plan.schedule);
   plan.channels = choice.channels;
-  logInfo(Subsystem::tuning, "{}: {} bytes{}: algorithm {}, {} channel(s), predicted {:.2f} us", name(operation.collective),
-          vectorBytes(operation, endpoint_.ranks()), zeroCopy ? " in mapped buffers" : "", choice.algorithm->name,
-          choice.channels, choice.predictedSeconds * 1e6);
+  logInfo(Subsystem::tuning, "{}: {} bytes{}: algorithm {}, {} channel(s), predicted {:.2f} us",
+          name(operation.collective), vectorBytes(operation, endpoint_.ranks()),
+          zeroCopy ? " in mapped buffers" : "", choice.algorithm->name, choice.channels,
+          choice.predictedSeconds * 1e6);
   return plan;
 }
 
-Result<std::shared_ptr<const Schedule>> Planner::schedule(std::string_view algorithm, Collective collective, int root) {
+Result<std::shared_ptr<const Schedule>> Planner::schedule(std::string_view algorithm, Collective collective,
+                                                          int root) {
   auto& cached = schedules_[ScheduleKey(algorithm, collective, root)];
   if (cached == nullptr) {
     ScheduleRequest request;

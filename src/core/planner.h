@@ -23,15 +23,15 @@ struct Plan {
   size_t sliceBytes = 0;
 };
 
-/// One communicator's planner. Used by one thread at a time (the one that runs the task). Plans are kept: a call like
-/// one before costs a look-up and allocates nothing.
+/// One communicator's planner. Used by one thread at a time (the one that runs the task). Plans are kept: a
+/// call like one before costs a look-up and allocates nothing.
 class Planner {
  public:
   /// An error when NCCL_ALGO cannot be understood.
   static Result<std::unique_ptr<Planner>> create(const Endpoint& endpoint, int hosts);
 
-  /// True when the operation should run in place on the users' buffers, provided that all ranks' buffers can be mapped:
-  /// worth a negotiation. Depends only on what all ranks know.
+  /// True when the operation should run in place on the users' buffers, provided that all ranks' buffers can
+  /// be mapped: worth a negotiation. Depends only on what all ranks know.
   Result<bool> wantsZeroCopy(const Operation& operation);
   Result<Plan> plan(const Operation& operation, bool zeroCopy);
   /// The plan of a send, a receive or a message to oneself.
@@ -43,12 +43,14 @@ class Planner {
 
   Result<Choice> chooseFor(const Operation& operation, bool zeroCopy) const;
   Result<Plan> makePlan(const Operation& operation, bool zeroCopy);
-  Result<std::shared_ptr<const Schedule>> schedule(std::string_view algorithm, Collective collective, int root);
+  Result<std::shared_ptr<const Schedule>> schedule(std::string_view algorithm, Collective collective,
+                                                   int root);
   size_t sliceBytesFor(const Schedule& schedule) const;
   bool allMapped() const { return endpoint_.localRanks().size() == static_cast<size_t>(endpoint_.ranks()); }
 
-  using ScheduleKey = std::tuple<std::string_view, Collective, int>;  // algorithm (a literal), collective, root or peer
-  using PlanKey = std::tuple<Collective, int, size_t, bool>;          // collective, root, bytes, zero copy
+  using ScheduleKey =
+      std::tuple<std::string_view, Collective, int>;  // algorithm (a literal), collective, root or peer
+  using PlanKey = std::tuple<Collective, int, size_t, bool>;  // collective, root, bytes, zero copy
   static constexpr size_t kMostPlans = 4096;
 
   const Endpoint& endpoint_;

@@ -24,8 +24,12 @@ RankTask* TaskQueue::acquire(std::span<const Operation> operations) {
 }
 
 void TaskQueue::recycle(RankTask* task) {
-  const std::lock_guard lock(mutex_);
-  free_.push_back(task);
+  {
+    const std::lock_guard lock(mutex_);
+    free_.push_back(task);
+  }
+  // release, and the last touch: whoever sees the count in drain() may destroy this object.
+  recycled_.fetch_add(1, std::memory_order_release);
 }
 
 Status TaskQueue::waitForTurn(const RankTask& task, const FaultState& faults) {
@@ -51,7 +55,7 @@ void TaskQueue::wakeWaiters() {
 
 Status TaskQueue::drain(Deadline deadline) {
   // Polling: only at teardown, and the last task may need a peer for as long as the deadline allows.
-  while (!idle()) {
+  while (recycled_.load(std::memory_order_acquire) != issued_.load(std::memory_order_acquire)) {
     if (deadline.passed()) return systemError(ETIMEDOUT, "wait for the operations that are still running");
     std::this_thread::sleep_for(std::chrono::microseconds(200));
   }

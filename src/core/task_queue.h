@@ -34,11 +34,8 @@ class TaskQueue {
   /// For whoever changed streamsToArrive.
   void wakeWaiters();
 
-  /// Waits until every task so far is finished.
+  /// Waits until every task so far has ended and nobody refers to it any more: then the communicator may go.
   Status drain(Deadline deadline);
-  bool idle() const {
-    return finished_.load(std::memory_order_acquire) == issued_.load(std::memory_order_acquire);
-  }
 
  private:
   Communicator& communicator_;
@@ -47,6 +44,7 @@ class TaskQueue {
   std::vector<RankTask*> free_;
   std::atomic<uint64_t> issued_{0};
   std::atomic<uint64_t> finished_{0};
+  std::atomic<uint64_t> recycled_{0};
   std::atomic<uint32_t> changes_{0};  // bumped and notified whenever a turn may have come
 };
 

@@ -398,20 +398,22 @@ TEST(Mutations, AMessageOrRaiseTooManyIsNoticed) {
 // write.
 TEST(Mutations, WritingWhatAnotherLaneStillReadsIsARace) {
   for (const int rotate : {0, 1, 2})
-    expectFailure(checkAlone([&](Schedule& schedule) {
-                    schedule.lanes.resize(3);
-                    Lane& starter = schedule.lanes[static_cast<size_t>(rotate)];
-                    Lane& reader = schedule.lanes[static_cast<size_t>((rotate + 1) % 3)];
-                    Lane& writer = schedule.lanes[static_cast<size_t>((rotate + 2) % 3)];
-                    starter.signal(0, 1);
-                    writer.copy(part(Buffer::input, 0), part(Buffer::scratch, 0));
-                    writer.signal(0, 0);
-                    writer.wait(0, 1);
-                    writer.copy(part(Buffer::input, 0), part(Buffer::scratch, 0));
-                    reader.wait(0, 0);
-                    reader.copy(part(Buffer::scratch, 0), part(Buffer::output, 0)).finalize = true;
-                    reader.copy(part(Buffer::input, 1, 2), part(Buffer::output, 1, 2)).finalize = true;
-                  }),
+    expectFailure(checkAlone(
+                      [&](Schedule& schedule) {
+                        schedule.lanes.resize(3);
+                        Lane& starter = schedule.lanes[static_cast<size_t>(rotate)];
+                        Lane& reader = schedule.lanes[static_cast<size_t>((rotate + 1) % 3)];
+                        Lane& writer = schedule.lanes[static_cast<size_t>((rotate + 2) % 3)];
+                        starter.signal(0, 1);
+                        writer.copy(part(Buffer::input, 0), part(Buffer::scratch, 0));
+                        writer.signal(0, 0);
+                        writer.wait(0, 1);
+                        writer.copy(part(Buffer::input, 0), part(Buffer::scratch, 0));
+                        reader.wait(0, 0);
+                        reader.copy(part(Buffer::scratch, 0), part(Buffer::output, 0)).finalize = true;
+                        reader.copy(part(Buffer::input, 1, 2), part(Buffer::output, 1, 2)).finalize = true;
+                      },
+                      {.slices = 1}),
                   {"race", "scratch[0] of rank 0 is not ordered after rank 0 lane"});
 }
 

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "executor/host/host_executor.h"
@@ -119,7 +120,7 @@ HostRun::State HostRun::advance(size_t byteBudget) {
   }
   executor_->takeConnections();
   bool moved = executor_->endpoint().progress();
-  budgetLeft_ = byteBudget;
+  budgetLeft_ = std::min(byteBudget, kMostBytes);
   size_t kept = 0;
   for (size_t a = 0; a < active_.size(); ++a) {
     LaunchState& launch = launches_[active_[a]];

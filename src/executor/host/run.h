@@ -30,6 +30,9 @@ class HostRun {
  public:
   enum class State : uint8_t { progressed, waiting, done, failed };
   static constexpr size_t kNoBudget = std::numeric_limits<size_t>::max();
+  /// No call of advance() moves much more than this (about a millisecond of work), so that faults are seen
+  /// and the network is served in time.
+  static constexpr size_t kMostBytes = size_t{4} << 20;
 
   /// Advances every lane as far as it goes without waiting, but stops (progressed) soon after `byteBudget`
   /// bytes were moved. One thread at a time for all runs of an executor.
