@@ -1,5 +1,6 @@
 // Groups, version, errors, and what is declared but not served yet.
 #include "api/entry.h"
+#include "base/log.h"
 #include "core/group.h"
 #include "core/init.h"
 #include "core/last_error.h"
@@ -46,7 +47,7 @@ const char* pncclGetLastError(ncclComm_t comm) {
     if (const Status failure = failureOf(comm); !failure.isOk()) rememberError(failure);
   return lastErrorText();
 }
-void pncclResetDebugInit(void) {}
+void pncclResetDebugInit(void) { resetLog(); }
 
 ncclResult_t pncclGroupStart(void) {
   return entry("ncclGroupStart", [] {
