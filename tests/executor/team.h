@@ -185,7 +185,8 @@ class CallData {
   void writeValue(int rank, size_t index, std::byte* to) const {
     const size_t mixed = index * 7 + static_cast<size_t>(rank) * 3 + index / 61 + call_.salt * 13;
     double value = static_cast<double>(mixed % 2);
-    if (call_.reduction.op == Reduction::prod) value = (index + static_cast<size_t>(rank) + call_.salt) % 4 == 0 ? 2 : 1;
+    if (call_.reduction.op == Reduction::prod)
+      value = (index + static_cast<size_t>(rank) + call_.salt) % 4 == 0 ? 2 : 1;
     if (call_.reduction.type == ncclFloat32 || call_.reduction.type == ncclFloat64) {
       if (call_.reduction.op != Reduction::prod) value = static_cast<double>(mixed % 1024) - 300;
     }
