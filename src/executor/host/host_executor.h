@@ -34,10 +34,9 @@ struct WaitPolicy {
 struct ExecutorOptions {
   SimdTarget target = bestTarget();
   WaitPolicy wait;
-  /// Outputs of calls of at least this many bytes are stored around the caches.
-  size_t streamBytes = defaultStreamBytes();
-
-  static size_t defaultStreamBytes();
+  /// Outputs of at least this many bytes are stored around the caches. 0: the size of the last-level cache,
+  /// divided by the ranks of this host, whose outputs share it.
+  size_t streamBytes = 0;
 };
 
 /// Gives a run back to its executor's pool.

@@ -114,7 +114,7 @@ struct Bench {
   explicit Bench(int count) : ranks(count), endpoints(static_cast<size_t>(count)) {
     options.slotBytes = fromEnvironment("SLOT", 128 << 10);
     options.scratchBytes = fromEnvironment("SCRATCH", 1 << 20);
-    executorOptions.streamBytes = fromEnvironment("STREAM", executorOptions.streamBytes);
+    executorOptions.streamBytes = fromEnvironment("STREAM", 0);
     std::vector<PeerInfo> peers;
     for (int r = 0; r < ranks; ++r) peers.push_back({r, "h", "h", 1, 1, r});
     auto hub = std::make_shared<test::LocalOobHub>(ranks);
