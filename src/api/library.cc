@@ -44,7 +44,7 @@ const char* pncclGetLastError(ncclComm_t comm) {
   // A communicator that failed by itself (a peer died) says why; otherwise this thread's last failed call
   // counts.
   if (comm != nullptr)
-    if (const Status failure = failureOf(comm); !failure.isOk()) rememberError(failure);
+    if (const Status failure = failureOf(comm); !failure.isOk()) return keepFailureText(failure);
   return lastErrorText();
 }
 void pncclResetDebugInit(void) { resetLog(); }

@@ -7,6 +7,7 @@
 #include <memory>
 #include <string_view>
 #include <tuple>
+#include <vector>
 
 #include "algorithms/schedule.h"
 #include "algorithms/selector.h"
@@ -16,11 +17,24 @@
 
 namespace tutti {
 
+/// A user's buffer on another rank.
+struct PeerBuffer {
+  int rank = 0;
+  Buffer buffer = Buffer::input;
+  friend auto operator<=>(const PeerBuffer&, const PeerBuffer&) = default;
+};
+
+/// The users' buffers of other ranks that the schedule's rank touches. Only these may be mapped: the proof of
+/// the schedule keeps a rank in its call, and so its buffers alive, until everyone who touches them is done,
+/// and nobody else.
+std::vector<PeerBuffer> peerBuffersOf(const Schedule& schedule);
+
 /// What to run for one operation. The same on all ranks, but for the schedule's own rank.
 struct Plan {
   std::shared_ptr<const Schedule> schedule;
   int channels = 1;
   size_t sliceBytes = 0;
+  std::vector<PeerBuffer> peerBuffers;  // what this rank reads or writes of its peers' buffers
 };
 
 /// One communicator's planner. Used by one thread at a time (the one that runs the task). Plans are kept: a
@@ -34,6 +48,9 @@ class Planner {
   /// be mapped: worth a negotiation. Depends only on what all ranks know.
   Result<bool> wantsZeroCopy(const Operation& operation);
   Result<Plan> plan(const Operation& operation, bool zeroCopy);
+  /// An error when NCCL_ALGO leaves nothing that could run the operation. Thread-safe; for the call that
+  /// enqueues it.
+  Status check(const Operation& operation) const;
   /// The plan of a send, a receive or a message to oneself.
   Result<Plan> planMessage(const Operation& message);
 
