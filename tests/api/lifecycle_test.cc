@@ -229,19 +229,6 @@ TEST(Memory, RegistrationGivesAHandleThatIsValidOnce) {
   });
 }
 
-TEST(Settings, DirectAccessCanBeSwitchedOff) {
-  ASSERT_EQ(setenv("NCCL_P2P_DISABLE", "1", 1), 0);
-  ncclResetDebugInit();
-  runRanks(3, [](Rank& rank) {
-    std::vector<int> data(1000000, 1);
-    ASSERT_NCCL_OK(
-        ncclAllReduce(data.data(), data.data(), data.size(), ncclInt32, ncclSum, rank.comm, rank.stream));
-    rank.sync();
-    EXPECT_EQ(data.back(), 3);
-  });
-  unsetenv("NCCL_P2P_DISABLE");
-}
-
 TEST(Extensions, StreamSynchronizeWaitsForEnqueuedWork) {
   runRanks(2, [](Rank& rank) {
     std::vector<int> data(1000000, 1);
