@@ -112,6 +112,8 @@ class HostExecutor {
   std::vector<HostRun*> freeRuns_;
   bool haveConnections_ = false;
   std::chrono::steady_clock::time_point noYieldBefore_;  // see yieldCore()
+  static constexpr std::chrono::milliseconds kFirstYieldPause{10};
+  std::chrono::milliseconds yieldPause_ = kFirstYieldPause;  // the next one
 };
 
 /// Advances runs of several ranks in turn (of one process: a group's ranks) until all have ended or `budget`

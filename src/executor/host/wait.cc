@@ -69,15 +69,22 @@ WaitPolicy WaitPolicy::forRanks(const Endpoint& endpoint) {
 }
 
 /// Yields, unless that cost a whole time slice lately: then the core is shared with a thread that does not
-/// wait as we do, and sleeping is better, since the kernel lets a thread that wakes up run at once.
+/// wait as we do, and sleeping is better, since the kernel lets a thread that wakes up run at once. Tried
+/// again after a pause, which doubles while yielding stays expensive: on a busy machine one yield may cost
+/// tens of milliseconds.
 bool HostExecutor::yieldCore() {
   constexpr auto kTooLong = std::chrono::microseconds(500);
-  constexpr auto kPause = std::chrono::milliseconds(10);
+  constexpr auto kLongestPause = std::chrono::milliseconds(1280);
   const auto before = Clock::now();
   if (before < noYieldBefore_) return false;
   ::sched_yield();
   const auto after = Clock::now();
-  if (after - before > kTooLong) noYieldBefore_ = after + kPause;
+  if (after - before <= kTooLong) {
+    yieldPause_ = kFirstYieldPause;
+  } else {
+    noYieldBefore_ = after + yieldPause_;
+    yieldPause_ = std::min<std::chrono::milliseconds>(2 * yieldPause_, kLongestPause);
+  }
   return true;
 }
 
