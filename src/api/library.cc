@@ -1,5 +1,6 @@
 // Groups, version, errors, and what is declared but not served yet.
 #include "api/entry.h"
+#include "base/log.h"
 #include "core/group.h"
 #include "core/init.h"
 #include "core/last_error.h"
@@ -43,10 +44,10 @@ const char* pncclGetLastError(ncclComm_t comm) {
   // A communicator that failed by itself (a peer died) says why; otherwise this thread's last failed call
   // counts.
   if (comm != nullptr)
-    if (const Status failure = failureOf(comm); !failure.isOk()) rememberError(failure);
+    if (const Status failure = failureOf(comm); !failure.isOk()) return keepFailureText(failure);
   return lastErrorText();
 }
-void pncclResetDebugInit(void) {}
+void pncclResetDebugInit(void) { resetLog(); }
 
 ncclResult_t pncclGroupStart(void) {
   return entry("ncclGroupStart", [] {

@@ -159,37 +159,63 @@ void store(T value, void* to) {
 
 double toDouble(ncclDataType_t type, const void* element) {
   switch (type) {
-    case ncclInt8: return load<int8_t>(element);
-    case ncclUint8: return load<uint8_t>(element);
-    case ncclInt32: return load<int32_t>(element);
-    case ncclUint32: return load<uint32_t>(element);
-    case ncclInt64: return static_cast<double>(load<int64_t>(element));
-    case ncclUint64: return static_cast<double>(load<uint64_t>(element));
-    case ncclFloat16: return halfToFloat(load<uint16_t>(element));
-    case ncclFloat32: return load<float>(element);
-    case ncclFloat64: return load<double>(element);
-    case ncclBfloat16: return bfloat16ToFloat(load<uint16_t>(element));
-    case ncclFloat8e4m3: return e4m3ToFloat(load<uint8_t>(element));
-    case ncclFloat8e5m2: return e5m2ToFloat(load<uint8_t>(element));
-    default: return 0;
+    case ncclInt8:
+      return load<int8_t>(element);
+    case ncclUint8:
+      return load<uint8_t>(element);
+    case ncclInt32:
+      return load<int32_t>(element);
+    case ncclUint32:
+      return load<uint32_t>(element);
+    case ncclInt64:
+      return static_cast<double>(load<int64_t>(element));
+    case ncclUint64:
+      return static_cast<double>(load<uint64_t>(element));
+    case ncclFloat16:
+      return halfToFloat(load<uint16_t>(element));
+    case ncclFloat32:
+      return load<float>(element);
+    case ncclFloat64:
+      return load<double>(element);
+    case ncclBfloat16:
+      return bfloat16ToFloat(load<uint16_t>(element));
+    case ncclFloat8e4m3:
+      return e4m3ToFloat(load<uint8_t>(element));
+    case ncclFloat8e5m2:
+      return e5m2ToFloat(load<uint8_t>(element));
+    default:
+      return 0;
   }
 }
 
 void fromDouble(ncclDataType_t type, double value, void* element) {
   switch (type) {
-    case ncclInt8: return store(static_cast<int8_t>(value), element);
-    case ncclUint8: return store(static_cast<uint8_t>(value), element);
-    case ncclInt32: return store(static_cast<int32_t>(value), element);
-    case ncclUint32: return store(static_cast<uint32_t>(value), element);
-    case ncclInt64: return store(static_cast<int64_t>(value), element);
-    case ncclUint64: return store(static_cast<uint64_t>(value), element);
-    case ncclFloat16: return store(floatToHalf(static_cast<float>(value)), element);
-    case ncclFloat32: return store(static_cast<float>(value), element);
-    case ncclFloat64: return store(value, element);
-    case ncclBfloat16: return store(floatToBfloat16(static_cast<float>(value)), element);
-    case ncclFloat8e4m3: return store(floatToE4m3(static_cast<float>(value)), element);
-    case ncclFloat8e5m2: return store(floatToE5m2(static_cast<float>(value)), element);
-    default: return;
+    case ncclInt8:
+      return store(static_cast<int8_t>(value), element);
+    case ncclUint8:
+      return store(static_cast<uint8_t>(value), element);
+    case ncclInt32:
+      return store(static_cast<int32_t>(value), element);
+    case ncclUint32:
+      return store(static_cast<uint32_t>(value), element);
+    case ncclInt64:
+      return store(static_cast<int64_t>(value), element);
+    case ncclUint64:
+      return store(static_cast<uint64_t>(value), element);
+    case ncclFloat16:
+      return store(floatToHalf(static_cast<float>(value)), element);
+    case ncclFloat32:
+      return store(static_cast<float>(value), element);
+    case ncclFloat64:
+      return store(value, element);
+    case ncclBfloat16:
+      return store(floatToBfloat16(static_cast<float>(value)), element);
+    case ncclFloat8e4m3:
+      return store(floatToE4m3(static_cast<float>(value)), element);
+    case ncclFloat8e5m2:
+      return store(floatToE5m2(static_cast<float>(value)), element);
+    default:
+      return;
   }
 }
 

@@ -229,6 +229,9 @@ class Params : public ParamRegistry {
                       1000000,
                       "Microseconds that an enqueuing thread works on a collective before it hands the rest "
                       "to the stream's worker."};
+  StringParam simdTarget{*this, "TUTTI_SIMD_TARGET", "",
+                         "Instruction set of reductions: scalar, sse4, avx2, avx512 or neon; the CPU's best when "
+                         "empty. Results do not depend on it."};
 
   // Communicators and the rest.
   EnumParam checkMode{
@@ -244,9 +247,10 @@ class Params : public ParamRegistry {
                         1,     "Overrides ncclConfig_t::blocking; -1 leaves it to the program."};
   BoolParam setThreadName{*this, "NCCL_SET_THREAD_NAME", false, "1: name the library's threads."};
   IntParam hostDevices{*this, "TUTTI_HOST_DEVICES", 8, 1, 1024, "Devices that the host runtime shows."};
-  StringParam hostRuntime{*this, "TUTTI_HOST_RUNTIME", "",
-                          "Path of the host runtime (libtutti_hostrt.so.1) that programs without CUDA calls use; "
-                          "looked for beside libnccl.so.2, in host/, when empty."};
+  StringParam hostRuntime{
+      *this, "TUTTI_HOST_RUNTIME", "",
+      "Path of the host runtime (libtutti_hostrt.so.1) that programs without CUDA calls use; "
+      "looked for beside libnccl.so.2, in host/, when empty."};
   EnumParam runtime{*this,
                     "TUTTI_RUNTIME",
                     0,

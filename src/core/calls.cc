@@ -72,6 +72,7 @@ Status callCollective(const CollectiveCall& call) {
   operation.type = call.type;
   operation.root = hasRoot(call.collective) ? call.root : 0;
   operation.stream = call.stream;
+  TUTTI_TRY(communicator->planner().check(operation));
   return Group::ofThisThread().submit(*communicator, operation);
 }
 

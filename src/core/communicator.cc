@@ -76,6 +76,9 @@ Status Communicator::connect(Deadline deadline) {
   TUTTI_ASSIGN(planner_, Planner::create(*endpoint_, static_cast<int>(hosts.size())));
   ExecutorOptions executorOptions;
   executorOptions.wait = WaitPolicy::forRanks(*endpoint_);
+  if (const std::string target = params().simdTarget(); !target.empty()) {
+    TUTTI_ASSIGN(executorOptions.target, parseTarget(target).withContext("TUTTI_SIMD_TARGET"));
+  }
   executor_ = std::make_unique<HostExecutor>(*endpoint_, faults_, executorOptions);
   tasks_ = std::make_unique<TaskQueue>(*this);
   // Nobody returns before everybody can: an operation may then count on its peers' listeners.

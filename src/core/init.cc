@@ -23,6 +23,7 @@ Result<int> currentDevice() {
 /// Makes the communicator of a handle and records the outcome in the handle.
 Status build(ncclComm_t handle, const CommunicatorSetup& setup) {
   setLogDevice(setup.device);
+  logVersionOnce();
   auto result = Communicator::create(setup);
   if (!result.isOk()) {
     handle->failure = result.status();

@@ -12,4 +12,8 @@ namespace tutti {
 void rememberError(const Status& status);
 const char* lastErrorText();
 
+/// Keeps the message of a communicator's failure for this thread, apart from that of the thread's last failed
+/// call: what was returned for one stays valid when the other is asked for.
+const char* keepFailureText(const Status& failure);
+
 }  // namespace tutti

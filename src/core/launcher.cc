@@ -84,23 +84,28 @@ bool advanceInline(const tuttiHostRuntime_v1& runtime, std::vector<Inline>& task
 
 bool hasTurn(const RankTask& task) { return task.communicator().tasks().hasTurn(task); }
 
-/// Lets a peer that needs this core have it. Only who has the turn may work with a communicator's executor.
-void yieldCore(const std::vector<Inline>& tasks) {
-  const auto found = std::find_if(tasks.begin(), tasks.end(), [](const Inline& one) { return hasTurn(*one.task); });
-  if (found != tasks.end()) found->task->communicator().executor().yieldCore();
+/// A task whose turn it is: only then may this thread work with its communicator's executor. Null when there
+/// is none.
+RankTask* taskWithTurn(const std::vector<Inline>& tasks) {
+  const auto found =
+      std::find_if(tasks.begin(), tasks.end(), [](const Inline& one) { return hasTurn(*one.task); });
+  return found == tasks.end() ? nullptr : found->task;
 }
 
 void spinInline(const tuttiHostRuntime_v1& runtime, std::vector<Inline>& tasks) {
-  constexpr int kIdleRoundsBeforeYield = 64;
   const auto end = Clock::now() + std::chrono::microseconds(params().spinMicros());
-  int idleRounds = 0;
+  auto lastProgress = Clock::now();
   while (!tasks.empty()) {
-    if (advanceInline(runtime, tasks)) {
-      idleRounds = 0;
-    } else if (++idleRounds > kIdleRoundsBeforeYield) {
-      yieldCore(tasks);
-    }
-    if (Clock::now() >= end) break;
+    const bool progressed = advanceInline(runtime, tasks);
+    const auto now = Clock::now();
+    if (progressed) lastProgress = now;
+    if (now >= end) break;
+    RankTask* task = progressed ? nullptr : taskWithTurn(tasks);
+    if (task == nullptr) continue;
+    // As the executor's own waiting: where ranks outnumber cores, a peer may need this core to make the
+    // progress that we wait for.
+    HostExecutor& executor = task->communicator().executor();
+    if (now - lastProgress >= executor.options().wait.spin) executor.yieldCore();
   }
 }
 
@@ -135,8 +140,8 @@ Status launchTasks(std::span<RankTask* const> tasks) {
   for (RankTask* task : tasks) {
     const Status placed = place(*runtime, task, inlineTasks);
     if (placed.isOk()) continue;
-    // The other ranks may have started already: a rank that cannot join in makes the communicator unusable. The task
-    // still has to end, in its turn, so that what was enqueued before and after it ends.
+    // The other ranks may have started already: a rank that cannot join in makes the communicator unusable.
+    // The task still has to end, in its turn, so that what was enqueued before and after it ends.
     task->communicator().fail(placed);
     task->runToEnd();
     releaseHolder(task);

@@ -26,4 +26,13 @@ Status freeMemory(void* pointer) {
   return invalidArgument("{} was not allocated by ncclMemAlloc, or was freed before", pointer);
 }
 
+Status synchronizeStream(cudaStream_t stream) {
+  TUTTI_ASSIGN(const tuttiHostRuntime_v1* runtime, hostTable());
+  const int error = runtime->streamSynchronize(stream);
+  if (error == 0) return Status::ok();
+  if (error == EINVAL)
+    return invalidArgument("{} is not a stream, or was destroyed", static_cast<const void*>(stream));
+  return systemError(error, "wait for stream {}", static_cast<const void*>(stream));
+}
+
 }  // namespace tutti

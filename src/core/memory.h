@@ -1,4 +1,4 @@
-// ncclMemAlloc: memory that peers can map.
+// ncclMemAlloc: memory that peers can map; and waiting for a stream.
 #pragma once
 
 #include <cstddef>
@@ -12,5 +12,8 @@ namespace tutti {
 Status allocateMemory(void** pointer, size_t bytes);
 /// Null is fine. An error when the pointer did not come from allocateMemory (or the runtime's cudaMalloc).
 Status freeMemory(void* pointer);
+
+/// Blocks until the stream's work so far is done.
+Status synchronizeStream(cudaStream_t stream);
 
 }  // namespace tutti

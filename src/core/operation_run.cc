@@ -17,6 +17,7 @@ constexpr auto kMapDeadline = std::chrono::seconds(30);
 
 /// True when every rank of this host can reach the buffer: those of other processes need a memory file.
 bool mappableByPeers(const Endpoint& endpoint, const BufferDescriptor& buffer) {
+  if (buffer.address == 0) return false;  // direct access is switched off
   if (buffer.fileId != 0) return true;
   const auto& local = endpoint.localRanks();
   return std::all_of(local.begin(), local.end(), [&](int rank) { return endpoint.sameProcess(rank); });
@@ -103,18 +104,19 @@ HostRun::State OperationRun::advanceNegotiation() {
 
 Status OperationRun::mapPeers() {
   Endpoint& endpoint = communicator_->endpoint();
+  TUTTI_ASSIGN(const Plan plan, communicator_->planner().plan(operation_, true));
+  const auto self = static_cast<size_t>(endpoint.rank());
   peerInput_.assign(static_cast<size_t>(endpoint.ranks()), nullptr);
   peerOutput_.assign(static_cast<size_t>(endpoint.ranks()), nullptr);
-  for (const int rank : endpoint.localRanks()) {
-    const BoardEntry* entry = endpoint.read(rank, negotiation_);
-    const auto map = [&](const BufferDescriptor& buffer, std::vector<std::byte*>& addresses) -> Status {
-      if (buffer.address == 0) return Status::ok();
-      TUTTI_ASSIGN(addresses[static_cast<size_t>(rank)],
-                   endpoint.mapPeerBuffer(rank, buffer, Deadline::after(kMapDeadline)));
-      return Status::ok();
-    };
-    TUTTI_TRY(map(entry->input, peerInput_));
-    TUTTI_TRY(map(entry->output, peerOutput_));
+  peerInput_[self] = static_cast<std::byte*>(const_cast<void*>(operation_.input));  // only ever read
+  peerOutput_[self] = static_cast<std::byte*>(operation_.output);
+  for (const PeerBuffer& needed : plan.peerBuffers) {
+    const BoardEntry& entry = *endpoint.read(needed.rank, negotiation_);
+    const bool isInput = needed.buffer == Buffer::input;
+    std::vector<std::byte*>& addresses = isInput ? peerInput_ : peerOutput_;
+    TUTTI_ASSIGN(addresses[static_cast<size_t>(needed.rank)],
+                 endpoint.mapPeerBuffer(needed.rank, isInput ? entry.input : entry.output,
+                                        Deadline::after(kMapDeadline)));
   }
   return Status::ok();
 }

@@ -1,6 +1,7 @@
 #include "core/planner.h"
 
 #include <algorithm>
+#include <set>
 
 #include "algorithms/registry.h"
 #include "algorithms/segment_table.h"
@@ -24,6 +25,33 @@ size_t vectorBytes(const Operation& operation, int ranks) {
 
 }  // namespace
 
+std::vector<PeerBuffer> peerBuffersOf(const Schedule& schedule) {
+  std::set<PeerBuffer> found;
+  const auto add = [&](const Location& location, int32_t rank) {
+    if (rank != kSelf && rank != schedule.rank && location.buffer != Buffer::scratch)
+      found.insert({rank, location.buffer});
+  };
+  const auto addTeam = [&](const Location& location, int16_t team) {
+    if (team < 0) return;
+    for (const int32_t rank : schedule.teams[static_cast<size_t>(team)]) add(location, rank);
+  };
+  for (const Lane& lane : schedule.lanes) {
+    for (const Block& block : lane.blocks) {
+      for (const Step& step : block.steps) {
+        if (step.kind == StepKind::signal || step.kind == StepKind::wait) continue;
+        for (int32_t i = 0; i < block.iterations; ++i) {
+          add(step.src, step.src.rank.at(i));
+          add(step.dst, step.dst.rank.at(i));
+        }
+        if (step.kind != StepKind::reduceTeam) continue;
+        addTeam(step.src, step.team);
+        addTeam(step.dst, step.dstTeam);
+      }
+    }
+  }
+  return {found.begin(), found.end()};
+}
+
 Result<std::unique_ptr<Planner>> Planner::create(const Endpoint& endpoint, int hosts) {
   TUTTI_ASSIGN(AlgorithmFilter filter, AlgorithmFilter::parse(params().algo()).withContext("NCCL_ALGO"));
   return std::unique_ptr<Planner>(new Planner(endpoint, hosts, std::move(filter)));
@@ -39,6 +67,12 @@ Result<Choice> Planner::chooseFor(const Operation& operation, bool zeroCopy) con
   input.zeroCopyUsable = zeroCopy;
   input.maxChannels = endpoint_.options().channels;
   return choose(input, filter_);
+}
+
+Status Planner::check(const Operation& operation) const {
+  if (filter_.text().empty() || endpoint_.ranks() == 1) return Status::ok();
+  if (chooseFor(operation, true).isOk()) return Status::ok();
+  return chooseFor(operation, false).status();
 }
 
 Result<bool> Planner::wantsZeroCopy(const Operation& operation) {
@@ -62,13 +96,16 @@ Result<Plan> Planner::makePlan(const Operation& operation, bool zeroCopy) {
   TUTTI_ASSIGN(plan.schedule, schedule(choice.algorithm->name, operation.collective, operation.root));
   plan.sliceBytes = sliceBytesFor(*plan.schedule);
   plan.channels = choice.channels;
-  logInfo(Subsystem::tuning, "{}: {} bytes{}: algorithm {}, {} channel(s), predicted {:.2f} us", name(operation.collective),
-          vectorBytes(operation, endpoint_.ranks()), zeroCopy ? " in mapped buffers" : "", choice.algorithm->name,
-          choice.channels, choice.predictedSeconds * 1e6);
+  plan.peerBuffers = peerBuffersOf(*plan.schedule);
+  logInfo(Subsystem::tuning, "{}: {} bytes{}: algorithm {}, {} channel(s), predicted {:.2f} us",
+          name(operation.collective), vectorBytes(operation, endpoint_.ranks()),
+          zeroCopy ? " in mapped buffers" : "", choice.algorithm->name, choice.channels,
+          choice.predictedSeconds * 1e6);
   return plan;
 }
 
-Result<std::shared_ptr<const Schedule>> Planner::schedule(std::string_view algorithm, Collective collective, int root) {
+Result<std::shared_ptr<const Schedule>> Planner::schedule(std::string_view algorithm, Collective collective,
+                                                          int root) {
   auto& cached = schedules_[ScheduleKey(algorithm, collective, root)];
   if (cached == nullptr) {
     ScheduleRequest request;

@@ -7,6 +7,7 @@
 #include <memory>
 #include <string_view>
 #include <tuple>
+#include <vector>
 
 #include "algorithms/schedule.h"
 #include "algorithms/selector.h"
@@ -16,24 +17,40 @@
 
 namespace tutti {
 
+/// A user's buffer on another rank.
+struct PeerBuffer {
+  int rank = 0;
+  Buffer buffer = Buffer::input;
+  friend auto operator<=>(const PeerBuffer&, const PeerBuffer&) = default;
+};
+
+/// The users' buffers of other ranks that the schedule's rank touches. Only these may be mapped: the proof of
+/// the schedule keeps a rank in its call, and so its buffers alive, until everyone who touches them is done,
+/// and nobody else.
+std::vector<PeerBuffer> peerBuffersOf(const Schedule& schedule);
+
 /// What to run for one operation. The same on all ranks, but for the schedule's own rank.
 struct Plan {
   std::shared_ptr<const Schedule> schedule;
   int channels = 1;
   size_t sliceBytes = 0;
+  std::vector<PeerBuffer> peerBuffers;  // what this rank reads or writes of its peers' buffers
 };
 
-/// One communicator's planner. Used by one thread at a time (the one that runs the task). Plans are kept: a call like
-/// one before costs a look-up and allocates nothing.
+/// One communicator's planner. Used by one thread at a time (the one that runs the task). Plans are kept: a
+/// call like one before costs a look-up and allocates nothing.
 class Planner {
  public:
   /// An error when NCCL_ALGO cannot be understood.
   static Result<std::unique_ptr<Planner>> create(const Endpoint& endpoint, int hosts);
 
-  /// True when the operation should run in place on the users' buffers, provided that all ranks' buffers can be mapped:
-  /// worth a negotiation. Depends only on what all ranks know.
+  /// True when the operation should run in place on the users' buffers, provided that all ranks' buffers can
+  /// be mapped: worth a negotiation. Depends only on what all ranks know.
   Result<bool> wantsZeroCopy(const Operation& operation);
   Result<Plan> plan(const Operation& operation, bool zeroCopy);
+  /// An error when NCCL_ALGO leaves nothing that could run the operation. Thread-safe; for the call that
+  /// enqueues it.
+  Status check(const Operation& operation) const;
   /// The plan of a send, a receive or a message to oneself.
   Result<Plan> planMessage(const Operation& message);
 
@@ -43,12 +60,14 @@ class Planner {
 
   Result<Choice> chooseFor(const Operation& operation, bool zeroCopy) const;
   Result<Plan> makePlan(const Operation& operation, bool zeroCopy);
-  Result<std::shared_ptr<const Schedule>> schedule(std::string_view algorithm, Collective collective, int root);
+  Result<std::shared_ptr<const Schedule>> schedule(std::string_view algorithm, Collective collective,
+                                                   int root);
   size_t sliceBytesFor(const Schedule& schedule) const;
   bool allMapped() const { return endpoint_.localRanks().size() == static_cast<size_t>(endpoint_.ranks()); }
 
-  using ScheduleKey = std::tuple<std::string_view, Collective, int>;  // algorithm (a literal), collective, root or peer
-  using PlanKey = std::tuple<Collective, int, size_t, bool>;          // collective, root, bytes, zero copy
+  using ScheduleKey =
+      std::tuple<std::string_view, Collective, int>;  // algorithm (a literal), collective, root or peer
+  using PlanKey = std::tuple<Collective, int, size_t, bool>;  // collective, root, bytes, zero copy
   static constexpr size_t kMostPlans = 4096;
 
   const Endpoint& endpoint_;

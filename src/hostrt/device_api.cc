@@ -391,7 +391,9 @@ cudaError_t cudaDeviceGetStreamPriorityRange(int* leastPriority, int* greatestPr
 cudaError_t cudaDeviceFlushGPUDirectRDMAWrites(cudaFlushGPUDirectRDMAWritesTarget,
                                                cudaFlushGPUDirectRDMAWritesScope) {
   return withCurrent([](Device&) {
-    std::atomic_thread_fence(std::memory_order_seq_cst);
+    // A full barrier. Not a fence: the thread sanitizer knows none.
+    static std::atomic<int> barrier{0};
+    barrier.exchange(1, std::memory_order_seq_cst);
     return cudaSuccess;
   });
 }

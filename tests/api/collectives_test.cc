@@ -25,7 +25,9 @@ class Buffer {
     std::memset(data_, 0xee, bytes + 1);
   }
   ~Buffer() {
-    if (device_) { EXPECT_EQ(cudaFree(data_), cudaSuccess); }
+    if (device_) {
+      EXPECT_EQ(cudaFree(data_), cudaSuccess);
+    }
   }
   Buffer(const Buffer&) = delete;
   Buffer& operator=(const Buffer&) = delete;

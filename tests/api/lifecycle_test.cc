@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "api/ranks.h"
+#include "tutti/tutti.h"
 
 namespace tutti::test {
 namespace {
@@ -225,6 +226,30 @@ TEST(Memory, RegistrationGivesAHandleThatIsValidOnce) {
     EXPECT_NCCL_OK(ncclCommDeregister(rank.comm, handle));
     EXPECT_EQ(ncclCommDeregister(rank.comm, handle), ncclInvalidArgument);
     EXPECT_EQ(ncclCommRegister(rank.comm, nullptr, 4, &handle), ncclInvalidArgument);
+  });
+}
+
+TEST(Settings, DirectAccessCanBeSwitchedOff) {
+  ASSERT_EQ(setenv("NCCL_P2P_DISABLE", "1", 1), 0);
+  ncclResetDebugInit();
+  runRanks(3, [](Rank& rank) {
+    std::vector<int> data(1000000, 1);
+    ASSERT_NCCL_OK(
+        ncclAllReduce(data.data(), data.data(), data.size(), ncclInt32, ncclSum, rank.comm, rank.stream));
+    rank.sync();
+    EXPECT_EQ(data.back(), 3);
+  });
+  unsetenv("NCCL_P2P_DISABLE");
+}
+
+TEST(Extensions, StreamSynchronizeWaitsForEnqueuedWork) {
+  runRanks(2, [](Rank& rank) {
+    std::vector<int> data(1000000, 1);
+    ASSERT_NCCL_OK(
+        ncclAllReduce(data.data(), data.data(), data.size(), ncclInt32, ncclSum, rank.comm, rank.stream));
+    ASSERT_NCCL_OK(tuttiStreamSynchronize(rank.stream));
+    EXPECT_EQ(data.back(), 2);
+    EXPECT_EQ(tuttiStreamSynchronize(reinterpret_cast<cudaStream_t>(&data)), ncclInvalidArgument);
   });
 }
 

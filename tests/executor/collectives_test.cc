@@ -85,6 +85,7 @@ TEST_P(Ranks, AllSchedulesGiveExactResultsForAllKindsOfSizes) {
       Call call = form;
       call.count = count;
       call.reduction = randomReduction(random);
+      call.salt = calls.size();
       call.root = static_cast<int>(random() % static_cast<uint64_t>(ranks));
       call.inPlace = random() % 2 == 0;
       call.channels = 1 + static_cast<int>(random() % 3);
@@ -108,6 +109,7 @@ TEST_P(Ranks, RandomMixesNeedNoBarrierBetweenCalls) {
     Call call = forms[random() % forms.size()];
     call.count = random() % 3 == 0 ? random() % 8 : random() % 3000;
     call.reduction = randomReduction(random);
+    call.salt = calls.size();
     call.root = static_cast<int>(random() % static_cast<uint64_t>(ranks));
     call.inPlace = random() % 2 == 0;
     call.channels = 1 + static_cast<int>(random() % 2);
@@ -134,6 +136,7 @@ TEST_P(Ranks, RandomInterleavingsOnOneThreadGiveTheSame) {
       Call call = forms[random() % forms.size()];
       call.count = random() % 2000;
       call.reduction = randomReduction(random);
+      call.salt = calls.size();
       call.root = static_cast<int>(random() % static_cast<uint64_t>(ranks));
       call.inPlace = random() % 2 == 0;
       call.maxSliceBytes = 64 * (1 + random() % 8);
@@ -153,6 +156,7 @@ TEST_P(Ranks, OneShotTwiceInARowDoesNotOverwriteWhatASlowPeerReads) {
     Call call;
     call.algorithm = "oneshot";
     call.count = 300;
+    call.salt = static_cast<size_t>(i);
     calls.push_back(call);
   }
   for (uint64_t seed = 0; seed < 3; ++seed) {

@@ -81,6 +81,7 @@ struct Call {
   bool inPlace = false;
   int channels = 1;
   size_t maxSliceBytes = SIZE_MAX;
+  size_t salt = 0;  // varies the inputs, so that one call's data are wrong for another
 
   std::string text() const {
     return algorithm + " " + name(collective) + " count " + std::to_string(count) + " type " +
@@ -182,9 +183,10 @@ class CallData {
   }
   /// Small whole numbers: sums of 9 of them, twice, are exact even in 8-bit floats.
   void writeValue(int rank, size_t index, std::byte* to) const {
-    const size_t mixed = index * 7 + static_cast<size_t>(rank) * 3 + index / 61;
+    const size_t mixed = index * 7 + static_cast<size_t>(rank) * 3 + index / 61 + call_.salt * 13;
     double value = static_cast<double>(mixed % 2);
-    if (call_.reduction.op == Reduction::prod) value = (index + static_cast<size_t>(rank)) % 4 == 0 ? 2 : 1;
+    if (call_.reduction.op == Reduction::prod)
+      value = (index + static_cast<size_t>(rank) + call_.salt) % 4 == 0 ? 2 : 1;
     if (call_.reduction.type == ncclFloat32 || call_.reduction.type == ncclFloat64) {
       if (call_.reduction.op != Reduction::prod) value = static_cast<double>(mixed % 1024) - 300;
     }

@@ -5,8 +5,6 @@
 
 #include "hostrt/support.h"
 
-namespace {
-
 /// A stream, a device buffer and a pinned one.
 class Copies : public testing::Test {
  protected:
@@ -33,8 +31,6 @@ class Copies : public testing::Test {
   char* other = nullptr;
   char* pinned = nullptr;
 };
-
-}  // namespace
 
 TEST_F(Copies, GoInEveryDirection) {
   std::vector<char> in(kBytes);

@@ -2,8 +2,6 @@
 
 #include "hostrt/support.h"
 
-namespace {
-
 class Events : public testing::Test {
  protected:
   void SetUp() override {
@@ -24,8 +22,6 @@ class Events : public testing::Test {
   cudaEvent_t stop = nullptr;
   cudaEvent_t untimed = nullptr;
 };
-
-}  // namespace
 
 TEST_F(Events, ThatWereNeverRecordedAreReached) {
   EXPECT_CUDA(cudaEventQuery(start));

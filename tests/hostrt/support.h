@@ -19,6 +19,8 @@
 
 extern "C" const tuttiHostRuntime_v1* tuttiHostRuntime_v1_get(void);
 
+inline const tuttiHostRuntime_v1& table() { return *tuttiHostRuntime_v1_get(); }
+
 #define ASSERT_CUDA(call) ASSERT_EQ(call, cudaSuccess)
 #define EXPECT_CUDA(call) EXPECT_EQ(call, cudaSuccess)
 

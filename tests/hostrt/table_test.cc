@@ -3,12 +3,8 @@
 
 #include "hostrt/support.h"
 
-namespace {
-
-const tuttiHostRuntime_v1& table() { return *tuttiHostRuntime_v1_get(); }
-
 /// A task that notes its number, after a gate if it has one.
-struct Task {
+struct TableTask {
   std::vector<int>* order;
   int number;
   Gate* gate = nullptr;
@@ -16,13 +12,13 @@ struct Task {
   std::atomic<int> released{0};
   tuttiStreamTask get() {
     return {[](void* context) {
-              auto* self = static_cast<Task*>(context);
+              auto* self = static_cast<TableTask*>(context);
               if (self->gate) self->gate->pass();
               self->order->push_back(self->number);
               ++self->ran;
             },
             [](void* context) {
-              auto* self = static_cast<Task*>(context);
+              auto* self = static_cast<TableTask*>(context);
               EXPECT_EQ(self->ran, 1);
               ++self->released;
             },
@@ -39,8 +35,6 @@ class Table : public testing::Test {
 };
 
 using Numbers = std::vector<int>;
-
-}  // namespace
 
 TEST_F(Table, NamesItsSizeAndVersion) {
   EXPECT_EQ(table().size, sizeof(tuttiHostRuntime_v1));
@@ -84,7 +78,7 @@ TEST_F(Table, AnOccupationHoldsLaterWorkBack) {
   void* second = nullptr;
   EXPECT_EQ(table().streamTryBegin(stream, &second), EBUSY);
   EXPECT_EQ(table().streamQuery(stream), EBUSY);
-  Task task{&order, 1};
+  TableTask task{&order, 1};
   ASSERT_EQ(table().streamEnqueue(stream, task.get()), 0);
   settle();
   EXPECT_EQ(task.ran, 0);
@@ -100,8 +94,8 @@ TEST_F(Table, AHandedOffTaskGoesBeforeWhatWasEnqueuedMeanwhile) {
   void* occupation = nullptr;
   ASSERT_EQ(table().streamTryBegin(stream, &occupation), 0);
   Gate gate;
-  Task rest{&order, 1, &gate};
-  Task later{&order, 2};
+  TableTask rest{&order, 1, &gate};
+  TableTask later{&order, 2};
   ASSERT_EQ(table().streamEnqueue(stream, later.get()), 0);
   table().streamHandOff(occupation, rest.get());
   gate.awaitReached();
@@ -119,7 +113,7 @@ TEST_F(Table, SynchronizeCoversAHandedOffTask) {
   for (int i = 0; i < 200; ++i) {
     void* occupation = nullptr;
     ASSERT_EQ(table().streamTryBegin(stream, &occupation), 0) << "round " << i;
-    Task rest{&order, i};
+    TableTask rest{&order, i};
     table().streamHandOff(occupation, rest.get());
     ASSERT_EQ(table().streamSynchronize(stream), 0);
     ASSERT_EQ(rest.ran, 1);
@@ -145,7 +139,7 @@ TEST_F(Table, TryBeginNeedsEverythingThatTheStreamWaitsFor) {
   EXPECT_EQ(table().streamTryBegin(stream, &other), EBUSY) << "the legacy stream is busy";
   ASSERT_EQ(table().streamTryBegin(free, &other), 0);
   table().streamEnd(other);
-  Task task{&order, 7};
+  TableTask task{&order, 7};
   ASSERT_EQ(table().streamEnqueue(stream, task.get()), 0);
   settle();
   EXPECT_EQ(task.ran, 0);
@@ -166,7 +160,7 @@ TEST_F(Table, WaitsForEventsBeforeItLetsABegin) {
   ASSERT_CUDA(cudaStreamWaitEvent(stream, event));
   void* occupation = nullptr;
   EXPECT_EQ(table().streamTryBegin(stream, &occupation), EBUSY);
-  Task task{&order, 1};
+  TableTask task{&order, 1};
   ASSERT_EQ(table().streamEnqueue(stream, task.get()), 0);
   settle();
   EXPECT_EQ(task.ran, 0);
@@ -200,8 +194,8 @@ TEST_F(Table, DestroyedStreamsRunAndReleaseTheirTasks) {
   cudaStream_t gone;
   ASSERT_CUDA(cudaStreamCreate(&gone));
   Gate gate;
-  Task first{&order, 1, &gate};
-  Task second{&order, 2};
+  TableTask first{&order, 1, &gate};
+  TableTask second{&order, 2};
   ASSERT_EQ(table().streamEnqueue(gone, first.get()), 0);
   ASSERT_EQ(table().streamEnqueue(gone, second.get()), 0);
   ASSERT_CUDA(cudaStreamDestroy(gone));

@@ -19,7 +19,6 @@
 namespace tutti::test {
 namespace {
 
-
 bool mayMakeNamespaces() {
   const pid_t child = ::fork();
   if (child == 0) ::_exit(::unshare(CLONE_NEWNS) == 0 ? 0 : 1);

@@ -11,7 +11,6 @@
 namespace tutti::test {
 namespace {
 
-
 /// Posts a description of `pointer` and gives those of all local ranks.
 std::vector<BufferDescriptor> exchange(Endpoint& endpoint, uint64_t sequence, const void* pointer,
                                        size_t bytes) {

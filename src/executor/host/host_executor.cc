@@ -1,5 +1,8 @@
 #include "executor/host/host_executor.h"
 
+#include <unistd.h>
+
+#include <algorithm>
 #include <utility>
 
 namespace tutti {
@@ -7,11 +10,18 @@ namespace {
 
 constexpr size_t kCachedSchedules = 1024;
 
+size_t automaticStreamBytes(const Endpoint& endpoint) {
+  const long cache = ::sysconf(_SC_LEVEL3_CACHE_SIZE);
+  const size_t bytes = cache > 0 ? static_cast<size_t>(cache) : size_t{32} << 20;
+  return bytes / std::max<size_t>(1, endpoint.localRanks().size());
+}
+
 }  // namespace
 
 HostExecutor::HostExecutor(Endpoint& endpoint, std::shared_ptr<FaultState> faults,
                            const ExecutorOptions& options)
     : endpoint_(endpoint), faults_(std::move(faults)), options_(options) {
+  if (options_.streamBytes == 0) options_.streamBytes = automaticStreamBytes(endpoint);
   const auto count = static_cast<size_t>(endpoint.options().channels);
   for (size_t i = 0; i < count; ++i) {
     channels_.push_back(std::make_unique<ChannelState>());

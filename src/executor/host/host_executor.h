@@ -34,10 +34,9 @@ struct WaitPolicy {
 struct ExecutorOptions {
   SimdTarget target = bestTarget();
   WaitPolicy wait;
-  /// Outputs of calls of at least this many bytes are stored around the caches.
-  size_t streamBytes = defaultStreamBytes();
-
-  static size_t defaultStreamBytes();
+  /// Outputs of at least this many bytes are stored around the caches. 0: the size of the last-level cache,
+  /// divided by the ranks of this host, whose outputs share it.
+  size_t streamBytes = 0;
 };
 
 /// Gives a run back to its executor's pool.
@@ -65,11 +64,12 @@ class HostExecutor {
   /// Advances the run to its end from the current thread, waiting as the policy says. Returns early, with the
   /// communicator's fault, once there is one.
   Status finish(HostRun& run);
-  /// The same for a state machine of the caller's that is made of runs: calls `advance` until it says done or failed,
-  /// and gives that.
+  /// The same for a state machine of the caller's that is made of runs: calls `advance` until it says done or
+  /// failed, and gives that.
   HostRun::State drive(const std::function<HostRun::State()>& advance);
 
-  /// Lets another thread have this core, unless that cost a whole time slice lately. False when it did nothing.
+  /// Lets another thread have this core, unless that cost a whole time slice lately. False when it did
+  /// nothing.
   bool yieldCore();
 
   Endpoint& endpoint() const { return endpoint_; }

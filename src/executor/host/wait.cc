@@ -68,16 +68,11 @@ WaitPolicy WaitPolicy::forRanks(const Endpoint& endpoint) {
   return policy;
 }
 
-size_t ExecutorOptions::defaultStreamBytes() {
-  const long cache = ::sysconf(_SC_LEVEL3_CACHE_SIZE);
-  return cache > 0 ? static_cast<size_t>(cache) : size_t{32} << 20;
-}
-
 /// Yields, unless that cost a whole time slice lately: then the core is shared with a thread that does not
 /// wait as we do, and sleeping is better, since the kernel lets a thread that wakes up run at once.
 bool HostExecutor::yieldCore() {
   constexpr auto kTooLong = std::chrono::microseconds(500);
-  constexpr auto kPause = std::chrono::milliseconds(100);
+  constexpr auto kPause = std::chrono::milliseconds(10);
   const auto before = Clock::now();
   if (before < noYieldBefore_) return false;
   ::sched_yield();

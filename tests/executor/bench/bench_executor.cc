@@ -3,7 +3,8 @@
 // minimum over calls of the maximum over ranks, in microseconds.
 //
 //   bench_executor [ranks [algorithm [bytes]]]
-//   environment: SLICE, SLOT, SCRATCH, STREAM (bytes), WARM=1 (inputs are not rewritten)
+//   environment: SLICE, SLOT, SCRATCH, STREAM (bytes), WARM=1 (inputs are not rewritten),
+//   FREE=1 (no barriers between calls: the mean time of a call, for more ranks than cores)
 #include <sched.h>
 
 #include <algorithm>
@@ -33,7 +34,9 @@ size_t fromEnvironment(const char* name, size_t otherwise) {
 
 class SpinBarrier {
  public:
-  explicit SpinBarrier(int parties) : parties_(parties) {}
+  explicit SpinBarrier(int parties)
+      : parties_(parties),
+        limit_(parties > static_cast<int>(std::thread::hardware_concurrency()) ? 0 : 20000) {}
   void wait() {
     const int phase = phase_.load(std::memory_order_acquire);
     if (arrived_.fetch_add(1, std::memory_order_acq_rel) + 1 == parties_) {
@@ -41,13 +44,14 @@ class SpinBarrier {
       phase_.store(phase + 1, std::memory_order_release);
     } else {
       for (int spins = 0; phase_.load(std::memory_order_acquire) == phase; ++spins) {
-        if (spins > 20000) sched_yield();
+        if (spins > limit_) sched_yield();
       }
     }
   }
 
  private:
   const int parties_;
+  const int limit_;  // polls before the core is given away
   alignas(64) std::atomic<int> arrived_{0};
   alignas(64) std::atomic<int> phase_{0};
 };
@@ -110,7 +114,7 @@ struct Bench {
   explicit Bench(int count) : ranks(count), endpoints(static_cast<size_t>(count)) {
     options.slotBytes = fromEnvironment("SLOT", 128 << 10);
     options.scratchBytes = fromEnvironment("SCRATCH", 1 << 20);
-    executorOptions.streamBytes = fromEnvironment("STREAM", executorOptions.streamBytes);
+    executorOptions.streamBytes = fromEnvironment("STREAM", 0);
     std::vector<PeerInfo> peers;
     for (int r = 0; r < ranks; ++r) peers.push_back({r, "h", "h", 1, 1, r});
     auto hub = std::make_shared<test::LocalOobHub>(ranks);
@@ -138,9 +142,11 @@ struct Bench {
       inputs.push_back(reinterpret_cast<std::byte*>(allocate(bytes)));
       outputs.push_back(reinterpret_cast<std::byte*>(allocate(bytes)));
     }
-    const int calls =
-        bytes <= 65536 ? 4000 : static_cast<int>(std::max<size_t>(20, (size_t{400} << 20) / bytes / 2));
-    const bool warm = fromEnvironment("WARM", 0) != 0;
+    const int calls = bytes <= 65536
+                          ? 8000 / ranks
+                          : static_cast<int>(std::max<size_t>(20, (size_t{400} << 20) / bytes / 2));
+    const bool free = fromEnvironment("FREE", 0) != 0;
+    const bool warm = free || fromEnvironment("WARM", 0) != 0;
     SpinBarrier barrier(ranks);
     std::vector<std::vector<double>> times(static_cast<size_t>(ranks),
                                            std::vector<double>(static_cast<size_t>(calls)));
@@ -171,14 +177,14 @@ struct Bench {
         auto* input = reinterpret_cast<float*>(inputs[static_cast<size_t>(r)]);
         for (int c = 0; c < calls; ++c) {
           if (!warm) std::fill_n(input, count, static_cast<float>(r + c % 7));
-          barrier.wait();
+          if (!free) barrier.wait();
           const auto start = Clock::now();
           auto run = executor.start({&launch, 1});
           if (!run.isOk() || !executor.finish(**run).isOk()) std::abort();
           (*run).reset();
           times[static_cast<size_t>(r)][static_cast<size_t>(c)] =
               std::chrono::duration<double, std::micro>(Clock::now() - start).count();
-          barrier.wait();
+          if (!free) barrier.wait();
           if (!warm && count > 0) {
             float expected = 0;
             for (int p = 0; p < ranks; ++p) expected += static_cast<float>(p + c % 7);
@@ -195,6 +201,11 @@ struct Bench {
         slowest[static_cast<size_t>(c)] =
             std::max(slowest[static_cast<size_t>(c)], rank[static_cast<size_t>(c)]);
       }
+    }
+    if (free) {
+      double sum = 0;
+      for (const double time : times[0]) sum += time;
+      std::printf("%-9s %10zu B  mean %9.2f us\n", algorithm.c_str(), bytes, sum / calls);
     }
     std::sort(slowest.begin(), slowest.end());
     std::printf("%-9s %10zu B  median %9.2f  min %9.2f us  (line round trip %.0f ns)\n", algorithm.c_str(),
