@@ -6,6 +6,10 @@ target_compile_options(tutti_flags INTERFACE
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   # GCC 12 warns of overlapping copies in "text" + std::string (GCC bug 105651): a false alarm.
   target_compile_options(tutti_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wno-restrict>)
+  if(CMAKE_UNITY_BUILD)
+    # GCC takes sources that are included into another for headers.
+    target_compile_options(tutti_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wno-subobject-linkage>)
+  endif()
 endif()
 find_package(Threads REQUIRED)
 target_link_libraries(tutti_flags INTERFACE Threads::Threads)

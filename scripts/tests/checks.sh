@@ -22,16 +22,17 @@ format() {
   [ -z "$wrong" ] || { echo "clang-format -i$wrong"; return 1; }
 }
 
+# run_tidy FILES: with the commands of a build that compiles each source by itself.
 run_tidy() {
-  needs_release
-  echo "$@" | tr ' ' '\n' | xargs -P "$jobs" -n 4 clang-tidy -p build/release --quiet
+  cmake -G Ninja -S . -B build/tidy -DCMAKE_UNITY_BUILD=OFF > /dev/null
+  echo "$@" | tr ' ' '\n' | xargs -P "$jobs" -n 2 clang-tidy -p build/tidy --quiet
 }
 
 # clang-tidy on the files that differ from the main branch, or else on a few central ones.
 tidy_changed() {
   base=$(git merge-base HEAD origin/main 2> /dev/null || git merge-base HEAD main 2> /dev/null || true)
   files=
-  [ -z "$base" ] || files=$(git diff --name-only --diff-filter=d "$base" -- 'src/*.cc' 'perf/*.cc' | head -12)
+  [ -z "$base" ] || files=$(git diff --name-only --diff-filter=d "$base" -- 'src/*.cc' 'perf/*.cc' | head -8)
   [ -n "$files" ] || files="src/api/collectives.cc src/core/communicator.cc perf/common/worker.cc"
   # shellcheck disable=SC2086
   run_tidy $files

@@ -36,6 +36,9 @@ ns_up() {
 while [ "\${1#-}" != "\$1" ]; do shift; done
 number=\$1; shift
 case \$number in 10.77.0.1) host=n0 ;; 10.77.0.2) host=n1 ;; *) host=n2 ;; esac
+# Daemons of one machine would share, and clean up, one session folder.
+export TMPDIR="$ns_folder/\$host"
+mkdir -p "\$TMPDIR"
 exec ip netns exec "$ns_prefix-\$host" sh -c "\$*"
 END
   chmod +x "$ns_folder/agent"
@@ -43,7 +46,7 @@ END
 
 # ns_mpirun ARGUMENTS...: six ranks, two on each host.
 ns_mpirun() {
-  ip netns exec "$ns_prefix-switch" mpirun --allow-run-as-root --bind-to none --map-by slot -np 6 \
+  TMPDIR=$ns_folder timeout -k 5 120 ip netns exec "$ns_prefix-switch" mpirun --allow-run-as-root --bind-to none --map-by slot -np 6 \
     --host 10.77.0.1:2,10.77.0.2:2,10.77.0.3:2 --mca plm_rsh_agent "$ns_folder/agent" --mca plm_rsh_no_tree_spawn 1 \
     --mca oob_tcp_if_include 10.77.0.0/24 --mca btl_tcp_if_include 10.77.0.0/24 --mca btl self,tcp --mca pml ob1 "$@"
 }

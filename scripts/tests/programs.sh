@@ -35,6 +35,12 @@ perf_programs() {
   right "$release/bin/all_reduce_perf" -b 64K -e 4M -f 8 -g 4 -R 1 --stat median
   grep -q '"nwrong": 0' "$logs/perf.json"
   NCCL_TESTS_SPLIT="MOD 2" right "$release/bin/all_reduce_perf" -b 64K -e 64K -g 4
+  echo "+ wrong results are noticed"
+  wrong=0
+  output=$(LD_PRELOAD=$release/lib/tests/libwrong_all_reduce.so "$release/bin/all_reduce_perf" -b 1K -e 8K -f 8 -g 3 -n 2) || wrong=$?
+  echo "$output"
+  # Three ranks, out of place and in place, one element each.
+  [ $wrong -eq 1 ] && echo "$output" | grep -q '^# Out of bounds values : 6 FAILED'
   status 0 "$release/bin/all_reduce_perf" -h
   status 2 "$release/bin/all_reduce_perf" --no-such-flag
   status 2 "$release/bin/all_reduce_perf" -b lots
