@@ -66,10 +66,11 @@ int pollTimeoutMs(const std::multimap<Clock::time_point, IoService::Id>& timers,
 struct IoServiceThread {
   IoService& service;
   std::shared_ptr<IoService::Loop> loop;
+  bool named;
 
   void run() {
     currentLoop = loop.get();
-    if (params().setThreadName()) ::pthread_setname_np(::pthread_self(), "tutti service");
+    if (named) ::pthread_setname_np(::pthread_self(), "tutti service");
     epoll_event events[64];
     for (;;) {
       int timeout = 0;
@@ -215,12 +216,15 @@ Result<std::shared_ptr<IoService::Loop>> IoService::current() {
   event.data.u64 = 0;
   if (::epoll_ctl(loop->epoll.get(), EPOLL_CTL_ADD, loop->wake.get(), &event) != 0)
     return systemError(errno, "service thread: epoll_ctl");
+  // Read here: the parameters are loaded under a lock, and a fork while the new thread held it would leave it
+  // locked in the child for ever.
+  const bool named = params().setThreadName();
   sigset_t all, before;
   sigfillset(&all);
   ::pthread_sigmask(SIG_SETMASK, &all, &before);
   Status status;
   try {
-    loop->thread = std::thread([this, loop] { IoServiceThread{*this, loop}.run(); });
+    loop->thread = std::thread([this, loop, named] { IoServiceThread{*this, loop, named}.run(); });
   } catch (const std::system_error& error) {
     status = systemError(error.code().value(), "start the service thread");
   }

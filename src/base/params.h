@@ -229,9 +229,10 @@ class Params : public ParamRegistry {
                       1000000,
                       "Microseconds that an enqueuing thread works on a collective before it hands the rest "
                       "to the stream's worker."};
-  StringParam simdTarget{*this, "TUTTI_SIMD_TARGET", "",
-                         "Instruction set of reductions: scalar, sse4, avx2, avx512 or neon; the CPU's best when "
-                         "empty. Results do not depend on it."};
+  StringParam simdTarget{
+      *this, "TUTTI_SIMD_TARGET", "",
+      "Instruction set of reductions: scalar, sse4, avx2, avx512 or neon; the CPU's best when "
+      "empty. Results do not depend on it."};
 
   // Communicators and the rest.
   EnumParam checkMode{

@@ -80,8 +80,8 @@ Result<std::vector<std::string>> Control::Hub::allGather(std::string_view mine, 
       contribute(0, sequence, std::string(mine));
     } else {
       TUTTI_TRY(checkPeer(0));
-      // A connection that has just closed refuses the frame; why it closed is known a moment later, and the loop below
-      // tells that.
+      // A connection that has just closed refuses the frame; why it closed is known a moment later, and the
+      // loop below tells that.
       star_[0]->send(kGatherFrame, WireWriter().u64(sequence).raw(mine).bytes()).ignore();
     }
   }
