@@ -113,7 +113,7 @@ class Endpoint {
   /// them back (before the thread sleeps on its doorbell AND when it has finished its run: what the run
   /// published may still have to be sent). The service thread rings this rank's bell when something moved.
   /// Both may be called again without harm, and cost nothing when there are no message connections. A thread
-  /// that leaves without beginSleep() is noticed, but only after 5 to 10 ms.
+  /// that leaves without beginSleep() is noticed, but what it published may then wait up to 50 ms.
   virtual void beginSleep() = 0;
   virtual void endSleep() = 0;
 };

@@ -22,8 +22,9 @@ namespace {
 /// A destroyed transport waits this long for a peer that takes nothing before it drops the rest.
 constexpr std::chrono::seconds kStuckLimit{60};
 
-/// How soon messages of a thread that left without parking are looked after.
+/// How soon messages of a thread that stopped without parking are looked after, and how often from then on.
 constexpr std::chrono::milliseconds kTick{5};
+constexpr std::chrono::milliseconds kAbandonedTick{50};
 
 uint64_t keyOf(const LaneId& id, int channels) {
   const auto connection =
@@ -73,10 +74,18 @@ MessageTransport::MessageTransport(const std::vector<PeerInfo>& peers, int rank,
       bell_(bell),
       faults_(std::move(faults)) {}
 
-MessageTransport::Turn::Turn(MessageTransport& transport) : lock_(transport.mutex_, std::defer_lock) {
-  transport.waiting_.fetch_add(1, std::memory_order_relaxed);
-  lock_.lock();
-  transport.waiting_.fetch_sub(1, std::memory_order_relaxed);
+MessageTransport::Turn::Turn(MessageTransport& transport) : transport_(transport) {
+  transport_.waiting_.fetch_add(1, std::memory_order_seq_cst);
+  transport_.mutex_.lock();
+  transport_.waiting_.fetch_sub(1, std::memory_order_seq_cst);
+}
+
+MessageTransport::Turn::~Turn() {
+  transport_.mutex_.unlock();
+  if (!transport_.turnedAway_.exchange(false, std::memory_order_seq_cst)) return;
+  const std::lock_guard lock(transport_.mutex_);
+  transport_.owesPark_ = true;
+  transport_.startTick(kTick);
 }
 
 Result<std::unique_ptr<MessageTransport>> MessageTransport::listen(const std::vector<PeerInfo>& peers,
@@ -166,12 +175,15 @@ Result<FifoSender*> MessageTransport::sender(int peer, int channel, int port) {
                    .withContext("data connection to {}", describePeer(peer)));
   const Turn turn(*this);
   connectors_.push_back(std::move(connector));
+  owesPark_ = true;  // the caller is about to publish
+  startTick(kTick);
   return static_cast<SendLane*>(made)->user();
 }
 
 /// Service thread: a connection that sender() started is up, or cannot be made.
 void MessageTransport::connected(NetLane* lane, Result<UniqueFd> fd) {
   const Turn turn(*this);
+  if (closing_) return;
   if (!fd.isOk()) return raise(lane, fd.status());
   std::string far = peerAddress(fd->get()).text();
   Status status = attach(lane, std::make_unique<SocketSender>(std::move(fd).value(), std::move(far)));
@@ -209,16 +221,22 @@ Status MessageTransport::attach(NetLane* lane, std::unique_ptr<NetConnection> co
   event.events = connection->watchedEvents() | EPOLLET;
   event.data.ptr = lane;
   TUTTI_ASSIGN(const IoService::Id guard, ioService().guardOverFork(fd));
-  TUTTI_TRY(lane->connect(std::move(connection), guard));
+  Status status;
   if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) != 0)
-    return systemError(errno, "watch a data connection");
+    status = systemError(errno, "watch a data connection");
+  if (status.isOk()) status = lane->connect(connection, guard);
+  if (!status.isOk()) {
+    ioService().remove(guard);  // before the connection closes its descriptor
+    return status;
+  }
   connected_.push_back(lane);
   active_.store(true, std::memory_order_release);
   if (parked_) {
     pumpAll();
     ioService().modify(watch_, EPOLLIN);
-  } else if (!ticking_) {
-    startTick();  // the thread that took the lanes may be gone
+  } else {
+    owesPark_ = true;
+    startTick(kTick);  // the thread that took the lanes may be gone
   }
   return Status::ok();
 }
@@ -256,12 +274,16 @@ void MessageTransport::raise(const NetLane* lane, const Status& status) {
 }
 
 bool MessageTransport::progress() {
-  if (!active_.load(std::memory_order_acquire) || waiting_.load(std::memory_order_relaxed) != 0) return false;
+  if (!active_.load(std::memory_order_acquire)) return false;
+  parked_.store(false, std::memory_order_relaxed);
+  turnedAway_.store(true, std::memory_order_seq_cst);
+  if (waiting_.load(std::memory_order_seq_cst) != 0) return false;
   const std::unique_lock lock(mutex_, std::try_to_lock);
   if (!lock.owns_lock()) return false;
-  parked_.store(false, std::memory_order_relaxed);
+  turnedAway_.store(false, std::memory_order_relaxed);
   ++rounds_;
-  if (!ticking_) startTick();
+  owesPark_ = true;
+  startTick(kTick);
   return pumpAll();
 }
 
@@ -270,6 +292,8 @@ void MessageTransport::take() { parked_.store(false, std::memory_order_release);
 void MessageTransport::park() {
   // Also when parked already: the caller may have published since, and nobody else would notice.
   const Turn turn(*this);
+  turnedAway_.store(false, std::memory_order_relaxed);
+  owesPark_ = false;
   parkLocked();
 }
 
@@ -288,13 +312,14 @@ void MessageTransport::onServiceThread() {
     ioService().modify(watch_, 0);  // the running thread looks itself
     return;
   }
-  while (pumpAll()) continue;
+  while (parked_.load(std::memory_order_relaxed) && pumpAll()) continue;
 }
 
-/// Locked.
-void MessageTransport::startTick() {
+/// Locked. No-op when the timer runs.
+void MessageTransport::startTick(std::chrono::milliseconds delay) {
+  if (ticking_ || closing_) return;
   roundsSeen_ = rounds_;
-  auto added = ioService().addTimer(kTick, [this] { onTick(); });
+  auto added = ioService().addTimer(delay, [this] { onTick(); });
   ticking_ = added.isOk();  // else the next progress() tries again
   if (!ticking_) return;
   previousTick_ = tick_;
@@ -305,12 +330,10 @@ void MessageTransport::startTick() {
 void MessageTransport::onTick() {
   const Turn turn(*this);
   ticking_ = false;
-  if (closing_ || parked_.load(std::memory_order_relaxed)) return;
-  if (rounds_ == roundsSeen_) {
-    parkLocked();
-  } else {
-    startTick();
-  }
+  if (closing_ || !owesPark_) return;
+  const bool abandoned = rounds_ == roundsSeen_;
+  if (abandoned) parkLocked();
+  startTick(abandoned ? kAbandonedTick : kTick);
 }
 
 /// What ranks published must arrive, although they have stopped caring.

@@ -8,10 +8,12 @@
 // parks them: the service thread then watches the sockets, moves the lanes and rings the rank's bell. An idle
 // communicator costs nothing, since nothing polls. Connections are made and accepted by the service thread
 // alone, so that a rank can send to a peer whose threads do something else. A thread that takes the lanes and
-// then stops calling progress() without parking them is found out by a timer, which parks them for it.
+// then stops calling progress() without parking them is found out by a timer, which parks them for it, and
+// looks after what the thread may still publish until it parks them itself.
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -79,7 +81,7 @@ class MessageTransport {
   bool pumpAll();
   void onServiceThread();
   void parkLocked();
-  void startTick();
+  void startTick(std::chrono::milliseconds delay);
   void onTick();
   void raise(const NetLane* lane, const Status& status);
   void deliverPending();
@@ -97,16 +99,23 @@ class MessageTransport {
   uint64_t service_ = 0;
 
   /// Locks for anything but progress(), which polls and would otherwise keep the others waiting for long.
+  /// Ends with a look whether progress() was turned away meanwhile.
   class Turn {
    public:
     explicit Turn(MessageTransport& transport);
+    ~Turn();
+    Turn(const Turn&) = delete;
+    Turn& operator=(const Turn&) = delete;
 
    private:
-    std::unique_lock<std::mutex> lock_;
+    MessageTransport& transport_;
   };
 
   std::atomic<int> waiting_{0};  // threads that want their turn
-  std::mutex mutex_;             // guards what follows, and every lane
+  /// progress() sets it before it tries to lock, and clears it when it got the lock. Who holds the lock looks
+  /// after having unlocked; so either progress() gets the lock or somebody starts the timer on its behalf.
+  std::atomic<bool> turnedAway_{false};
+  std::mutex mutex_;  // guards what follows, and every lane
   bool closing_ = false;
   std::unordered_map<uint64_t, std::unique_ptr<NetLane>> lanes_;
   std::vector<NetLane*> connected_;
@@ -114,7 +123,8 @@ class MessageTransport {
   UniqueFd epoll_;                   // edge-triggered, over all connections
   IoService::Id watch_ = 0;          // of epoll_
   std::atomic<bool> parked_{true};   // cleared without the lock
-  bool ticking_ = false;             // a thread has the lanes, and a timer looks after it
+  bool owesPark_ = false;            // a thread called sender() or progress(), and not park() since
+  bool ticking_ = false;             // a timer looks after such a thread
   IoService::Id tick_ = 0;           // that timer, or the last one
   IoService::Id previousTick_ = 0;   // its handler may still be on its way out
   uint64_t rounds_ = 0;              // progress() calls

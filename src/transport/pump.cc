@@ -25,7 +25,7 @@ NetLane::~NetLane() {
   if (connection_ && memory_.handle != nullptr) connection_->deregisterMemory(memory_);
 }
 
-Status NetLane::connect(std::unique_ptr<NetConnection> connection, uint64_t guard) {
+Status NetLane::connect(std::unique_ptr<NetConnection>& connection, uint64_t guard) {
   TUTTI_ASSIGN(memory_, connection->registerMemory(ring_.slots(), kFifoSlots * ring_.slotBytes()));
   connection_ = std::move(connection);
   guard_ = guard;

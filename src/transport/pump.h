@@ -58,8 +58,9 @@ class NetLane {
   const LaneId& id() const { return id_; }
   bool connected() const { return connection_ != nullptr; }
   NetConnection* connection() const { return connection_.get(); }
-  /// `guard` is kept for the owner: what it registered for the connection's descriptor.
-  Status connect(std::unique_ptr<NetConnection> connection, uint64_t guard);
+  /// Takes the connection; on failure it stays with the caller. `guard` is kept for the owner: what it
+  /// registered for the connection's descriptor.
+  Status connect(std::unique_ptr<NetConnection>& connection, uint64_t guard);
   uint64_t guard() const { return guard_; }
   /// Moves what can be moved without blocking, and sets *moved when anything was. A failure is final and is
   /// returned once.
