@@ -140,7 +140,30 @@ TEST(SocketEndpoint, DeliversWhatWasPublishedBeforeItIsDestroyed) {
     in->release();
   }
   sending.join();
+  std::this_thread::sleep_for(milliseconds(50));
   EXPECT_TRUE(faults->error().isOk()) << "a goodbye is no fault: " << faults->error().message();
+}
+
+TEST(SocketEndpoint, MayBeDestroyedLongBeforeItsPeersAre) {
+  runThreadRanks(
+      2, smallOptions(),
+      [](Endpoint&, OobChannel& oob) {
+        // A second communicator over the same channel: rank 0 leaves it, rank 1 stays.
+        std::vector<PeerInfo> peers{{0, "a", "a", 1, 1, 0}, {1, "b", "b", 1, 1, 1}};
+        auto faults = std::make_shared<FaultState>();
+        auto endpoint = Endpoint::create(peers, oob.rank(), smallOptions(), oob, faults, soon());
+        ASSERT_TRUE(endpoint.isOk());
+        everyoneToEveryone(**endpoint, 20);
+        ASSERT_TRUE(oob.barrier(soon()).isOk());
+        if (oob.rank() == 0) endpoint->reset();
+        ASSERT_TRUE(oob.barrier(soon()).isOk());
+        for (int i = 0; i < 20; ++i) {
+          std::this_thread::sleep_for(milliseconds(5));
+          if (oob.rank() == 1) (*endpoint)->progress();
+        }
+        EXPECT_TRUE(faults->error().isOk()) << "a goodbye is no fault: " << faults->error().message();
+      },
+      eachOnItsOwnHost);
 }
 
 TEST(SocketEndpoint, LooksAfterMessagesOfAThreadThatLeavesWithoutParking) {
