@@ -39,6 +39,11 @@ class TaskQueue {
   /// them has been recycled, and deleted then.
   void abandon(std::unique_ptr<Communicator> communicator);
 
+  /// A task has been made that has not ended.
+  bool busy() const {
+    return finished_.load(std::memory_order_acquire) != issued_.load(std::memory_order_acquire);
+  }
+
   /// Waits until every task so far has ended and nobody refers to it any more: then the communicator may go.
   Status drain(Deadline deadline);
 
