@@ -221,17 +221,20 @@ class Params : public ParamRegistry {
                        86400, "Seconds after which making a communicator fails when ranks are missing."};
   SecondsParam timeout{*this, "TUTTI_TIMEOUT", 0, 31536000000,
                        "Seconds without movement after which a running operation fails; 0 means never."};
-  SecondsParam stallWarn{*this, "TUTTI_STALL_WARN", 30000, 31536000000,
-                         "Seconds without movement after which a running operation is reported, with who waits "
-                         "for whom; 0 means never."};
-  BoolParam check{*this, "TUTTI_CHECK", false,
-                  "1: ranks compare collective, count, type, operator and root of each call, and the bytes of "
-                  "each message, before anything moves; a difference is an error."};
+  SecondsParam stallWarn{
+      *this, "TUTTI_STALL_WARN", 30000, 31536000000,
+      "Seconds without movement after which a running operation is reported, with who waits "
+      "for whom; 0 means never."};
+  BoolParam check{
+      *this, "TUTTI_CHECK", false,
+      "1: ranks compare collective, count, type, operator and root of each call, and the bytes of "
+      "each message, before anything moves; a difference is an error."};
   BoolParam rasEnable{*this, "NCCL_RAS_ENABLE", true,
                       "0: nobody can ask this process how its communicators are (tutti-ras, ncclras)."};
-  StringParam rasAddr{*this, "NCCL_RAS_ADDR", "localhost:28028",
-                      "host:port at which tutti-ras and ncclras ask about a running job. The first process of a "
-                      "host gets the port."};
+  StringParam rasAddr{
+      *this, "NCCL_RAS_ADDR", "localhost:28028",
+      "host:port at which tutti-ras and ncclras ask about a running job. The first process of a "
+      "host gets the port."};
 
   // Channels, algorithms, transports.
   SizeParam buffSize{*this, "NCCL_BUFFSIZE",  4 << 20,

@@ -84,8 +84,8 @@ class Control : public OobChannel {
   /// Sends bytes to a peer's onNote without waiting, between rank 0 and any other rank (either way). An error
   /// when there is no connection any more. By any thread.
   Status note(int peer, std::string_view bytes);
-  /// "died: connection closed", "has left the communicator"; empty while it is there, as far as this rank knows
-  /// (rank 0 knows of all; the others of rank 0, and of those that they have talked to).
+  /// "died: connection closed", "has left the communicator"; empty while it is there, as far as this rank
+  /// knows (rank 0 knows of all; the others of rank 0, and of those that they have talked to).
   std::string gone(int peer) const;
 
   /// Says goodbye and closes all connections; the peers go on without this rank. Does not need them: returns

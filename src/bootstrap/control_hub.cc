@@ -313,7 +313,7 @@ void Control::Hub::announceFault(const Status& why) {
   if (owner_ != ::getpid()) return;
   const std::lock_guard lock(mutex_);
   if (leaving_ || faultRaised_) return;  // a failure that came from a peer is no news
-  faultRaised_ = true;  // the owner knows; what peers say about it afterwards is no news
+  faultRaised_ = true;                   // the owner knows; what peers say about it afterwards is no news
   const std::string text = fmt::format("{} stopped: {}", describeLocked(rank_), why.message());
   if (rank_ == 0) {
     relayFailure(rank_, text);

@@ -25,7 +25,8 @@ std::string whoIs(const Communicator& communicator, int rank) {
 
 Status strange(int from, size_t bytes) {
   return invalidUsage(
-      "the ranks' calls do not match: rank {} sent {} bytes that belong to another call than this one (TUTTI_CHECK)",
+      "the ranks' calls do not match: rank {} sent {} bytes that belong to another call than this one "
+      "(TUTTI_CHECK)",
       from, bytes);
 }
 
@@ -106,7 +107,8 @@ Status CollectiveCheck::merge(std::string_view message, int from) {
     claim.bytes = std::string(in.raw(kClaimBytes));
     claim.rank = in.i32();
     if (!known || !in.ok()) return strange(from, message.size());
-    if (claim.bytes < least_.bytes || (claim.bytes == least_.bytes && claim.rank < least_.rank)) least_ = claim;
+    if (claim.bytes < least_.bytes || (claim.bytes == least_.bytes && claim.rank < least_.rank))
+      least_ = claim;
     if (claim.bytes > greatest_.bytes || (claim.bytes == greatest_.bytes && claim.rank < greatest_.rank))
       greatest_ = claim;
   }
@@ -150,7 +152,8 @@ void CheckedMessages::begin(Communicator& communicator, const std::vector<Operat
       return one.peer == peer && one.sends == sends && one.port == port;
     });
     if (found == streams_.end()) {
-      streams_.push_back({.peer = peer, .port = port, .sends = sends, .messages = {}, .launch = {}, .run = {}});
+      streams_.push_back(
+          {.peer = peer, .port = port, .sends = sends, .messages = {}, .launch = {}, .run = {}});
       found = streams_.end() - 1;
     }
     found->messages.push_back(&message);
@@ -188,7 +191,8 @@ Result<bool> CheckedMessages::passHeader(Stream& stream) {
   if (sent != message.count)
     return invalidUsage(
         "the ranks' calls do not match: {} sends {} bytes, but {} receives {} bytes from it (TUTTI_CHECK)",
-        whoIs(*communicator_, stream.peer), sent, whoIs(*communicator_, communicator_->rank()), message.count);
+        whoIs(*communicator_, stream.peer), sent, whoIs(*communicator_, communicator_->rank()),
+        message.count);
   receiver->release();
   return true;
 }
@@ -240,7 +244,8 @@ void CheckedMessages::waits(std::vector<WaitFor>* found) const {
   for (const Stream& stream : streams_) {
     if (stream.messages.empty()) continue;
     if (stream.run == nullptr) {
-      found->push_back({.peer = stream.peer, .what = stream.sends ? WaitFor::What::room : WaitFor::What::call});
+      found->push_back(
+          {.peer = stream.peer, .what = stream.sends ? WaitFor::What::room : WaitFor::What::call});
     } else {
       appendWaits(*stream.run, found);
     }

@@ -1,18 +1,18 @@
 // TUTTI_CHECK=1: ranks compare their calls before anything moves.
 //
-// Collectives: what is known spreads by dissemination, in ceil(log2 n) rounds of one small message each. A rank
-// keeps the smallest and the largest call that it has heard of (in an arbitrary, fixed order), each with its rank;
-// in the end all ranks know the smallest and the largest of all. They are equal when all calls are.
+// Collectives: what is known spreads by dissemination, in ceil(log2 n) rounds of one small message each. A
+// rank keeps the smallest and the largest call that it has heard of (in an arbitrary, fixed order), each with
+// its rank; in the end all ranks know the smallest and the largest of all. They are equal when all calls are.
 //
 //   round 0          round 1          round 2        n = 5: distance 2^round, wrapping around
 //   r -> r + 1       r -> r + 2       r -> r + 4
 //
-// So all ranks find the same difference, none learns of it earlier than its neighbours can, and a rank that fails has
-// passed on everything that the others need. The messages travel in the streams that the collective itself uses
-// (channel 0, port 0), ahead of its data.
+// So all ranks find the same difference, none learns of it earlier than its neighbours can, and a rank that
+// fails has passed on everything that the others need. The messages travel in the streams that the collective
+// itself uses (channel 0, port 0), ahead of its data.
 //
-// Messages: the sender puts a header before each message, in the message's own stream; the receiver compares it
-// with what it expects before it takes any data.
+// Messages: the sender puts a header before each message, in the message's own stream; the receiver compares
+// it with what it expects before it takes any data.
 #pragma once
 
 #include <cstdint>
@@ -59,8 +59,8 @@ class CollectiveCheck {
   Status status_;
 };
 
-/// Runs the messages of a group with a header ahead of each: those of one stream one after the other, streams side by
-/// side.
+/// Runs the messages of a group with a header ahead of each: those of one stream one after the other, streams
+/// side by side.
 class CheckedMessages {
  public:
   void begin(Communicator& communicator, const std::vector<Operation>& messages);

@@ -80,8 +80,8 @@ class Communicator {
   /// Records an error that makes the communicator unusable, tells the other ranks and wakes everyone who
   /// waits.
   void fail(const Status& error);
-  /// `error`, or the death of a peer from which it follows: a connection may be refused a moment before the news
-  /// of the death arrives. Waits for that moment; not on the service thread.
+  /// `error`, or the death of a peer from which it follows: a connection may be refused a moment before the
+  /// news of the death arrives. Waits for that moment; not on the service thread.
   Status rootCause(const Status& error) const;
   /// Ok, or the error that made the communicator unusable.
   Status error() const { return faults_->error(); }

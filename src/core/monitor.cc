@@ -21,7 +21,8 @@ constexpr milliseconds kReportLimit{1000};
 constexpr milliseconds kGrace{500};
 constexpr milliseconds kLongestTick{5000};
 constexpr milliseconds kShortestTick{20};
-/// With TUTTI_CHECK: how long ranks must stand still before it is asked whether their calls contradict each other.
+/// With TUTTI_CHECK: how long ranks must stand still before it is asked whether their calls contradict each
+/// other.
 constexpr milliseconds kContradictionAfter{5000};
 constexpr size_t kMostPositions = size_t{1} << 20;
 
@@ -68,7 +69,8 @@ milliseconds contradictionAfter() {
 
 uint64_t msSince(std::chrono::steady_clock::time_point moment) {
   const auto passed = std::chrono::steady_clock::now() - moment;
-  return static_cast<uint64_t>(std::max<int64_t>(0, std::chrono::duration_cast<milliseconds>(passed).count()));
+  return static_cast<uint64_t>(
+      std::max<int64_t>(0, std::chrono::duration_cast<milliseconds>(passed).count()));
 }
 
 }  // namespace
@@ -151,8 +153,7 @@ void Monitor::cancel(uint64_t timer) {
 // --- The watch ---
 
 void Monitor::startWatch() {
-  const bool wanted =
-      params().stallWarn() != 0 || params().timeout() != 0 || callsAreChecked();
+  const bool wanted = params().stallWarn() != 0 || params().timeout() != 0 || callsAreChecked();
   if (armed_.exchange(true, std::memory_order_acq_rel) || !wanted) return;
   const std::lock_guard lock(mutex_);
   if (!running()) return;
@@ -274,8 +275,8 @@ RankPosition Monitor::absent(int rank) const {
   return position;
 }
 
-/// Gives this rank's position, or those of all communicators of the process, after the running threads had time
-/// to write down details.
+/// Gives this rank's position, or those of all communicators of the process, after the running threads had
+/// time to write down details.
 void Monitor::answerLater(bool whole, std::function<void(std::vector<RankPosition>)> deliver) {
   if (whole) {
     for (const auto& one : all()) {
@@ -316,7 +317,8 @@ void Monitor::survey(bool whole, milliseconds limit, Answer answer) {
   Question& question = questions_[id];
   question.answer = std::move(answer);
   const Status sent = subject_.control->note(
-      0, WireWriter().u8(kSurvey).u32(id).u8(whole ? 1 : 0).u32(static_cast<uint32_t>(limit.count())).bytes());
+      0,
+      WireWriter().u8(kSurvey).u32(id).u8(whole ? 1 : 0).u32(static_cast<uint32_t>(limit.count())).bytes());
   // When rank 0 is gone, what is known here.
   const milliseconds patience = sent.isOk() ? limit + kGrace : milliseconds(0);
   question.timer = after(patience, [this, whole, id] {
@@ -415,7 +417,8 @@ void Monitor::contribute(uint32_t id, int from, std::vector<RankPosition> positi
     const auto found = collections_.find(id);
     if (found == collections_.end() || found->second.missing.erase(from) == 0) return;
     auto& all = found->second.positions;
-    all.insert(all.end(), std::make_move_iterator(positions.begin()), std::make_move_iterator(positions.end()));
+    all.insert(all.end(), std::make_move_iterator(positions.begin()),
+               std::make_move_iterator(positions.end()));
     if (!found->second.missing.empty()) return;
   }
   finishCollection(id);

@@ -40,7 +40,8 @@ class Monitor : public std::enable_shared_from_this<Monitor> {
  public:
   using Answer = std::function<void(std::vector<RankPosition>)>;
 
-  /// What the communicator gives. Used from start() to stop(), on the service thread, with the monitor locked.
+  /// What the communicator gives. Used from start() to stop(), on the service thread, with the monitor
+  /// locked.
   struct Subject {
     int rank = 0;
     int ranks = 1;
@@ -49,7 +50,7 @@ class Monitor : public std::enable_shared_from_this<Monitor> {
     Control* control = nullptr;
     Doorbell* bell = nullptr;
     std::shared_ptr<const FaultState> faults;
-    std::function<bool()> busy;                // operations are enqueued that have not ended
+    std::function<bool()> busy;               // operations are enqueued that have not ended
     std::function<void(const Status&)> fail;  // ends the communicator; must not block
   };
 
@@ -62,8 +63,8 @@ class Monitor : public std::enable_shared_from_this<Monitor> {
   void stop();
   ~Monitor();
 
-  /// For whoever is about to wait in an operation: the watch runs while operations do. Costs a load when it runs
-  /// already.
+  /// For whoever is about to wait in an operation: the watch runs while operations do. Costs a load when it
+  /// runs already.
   void arm() {
     if (!armed_.load(std::memory_order_relaxed)) startWatch();
   }
@@ -136,7 +137,7 @@ class Monitor : public std::enable_shared_from_this<Monitor> {
   std::atomic<bool> armed_{false};
   uint64_t seenMovement_ = ~uint64_t{0};
   Clock::time_point lastMove_;
-  std::chrono::milliseconds warnAfter_{0};  // the next warning, since the last movement; 0: none
+  std::chrono::milliseconds warnAfter_{0};   // the next warning, since the last movement; 0: none
   std::chrono::milliseconds checkAfter_{0};  // the next look whether calls contradict each other
   bool asking_ = false;
 };

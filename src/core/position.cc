@@ -163,8 +163,8 @@ std::string RankPosition::who() const {
 
 std::string RankPosition::standing() const {
   const auto called = [this] {
-    std::string text = fmt::format("has called {} collective{}", collectivesCalled,
-                                   collectivesCalled == 1 ? "" : "s");
+    std::string text =
+        fmt::format("has called {} collective{}", collectivesCalled, collectivesCalled == 1 ? "" : "s");
     if (messagesCalled != 0)
       text += fmt::format(" and {} message{}", messagesCalled, messagesCalled == 1 ? "" : "s");
     return text;
@@ -203,8 +203,9 @@ const char* nameOf(WaitFor::What what) {
 
 std::string describeWait(const WaitFor& wait) {
   static constexpr const char* kWhat[] = {"data from", "room at", "a signal from", "the call of"};
-  std::string text = wait.peer < 0 ? std::string("an earlier step")
-                                   : fmt::format("{} rank {}", kWhat[static_cast<size_t>(wait.what)], wait.peer);
+  std::string text = wait.peer < 0
+                         ? std::string("an earlier step")
+                         : fmt::format("{} rank {}", kWhat[static_cast<size_t>(wait.what)], wait.peer);
   if (wait.steps != 0) text += fmt::format(", step {} of {}", wait.step, wait.steps);
   if (wait.slices > 1) text += fmt::format(", slice {} of {}", wait.slice, wait.slices);
   return text;

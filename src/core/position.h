@@ -1,5 +1,5 @@
-// Where a rank stands: which call it is in, since when, and whom it waits for. What ranks tell each other when
-// one of them asks, and the texts made of it. docs/observability.md shows who asks whom.
+// Where a rank stands: which call it is in, since when, and whom it waits for. What ranks tell each other
+// when one of them asks, and the texts made of it. docs/observability.md shows who asks whom.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +29,7 @@ struct CallName {
   static constexpr size_t kBytes = 24;
   void encode(WireWriter& out) const;
   static CallName decode(WireReader& in);  // values out of range become none
-  uint64_t bytes() const;  // per block
+  uint64_t bytes() const;                  // per block
   /// "AllReduce of 400000 x float (sum)", "Send of 4096 bytes to rank 1".
   std::string text() const;
   friend bool operator==(const CallName&, const CallName&) = default;

@@ -13,10 +13,10 @@
 
 namespace tutti {
 
-/// Written by the one thread that runs the communicator's operations at a time, read by the service thread. The
-/// writer's side is a few plain stores an operation (no lock, no fence, no clock but the kernel's coarse one at
-/// the end): an 8-byte AllReduce must not become slower. Only when somebody has asked (want()), and the operation
-/// waits, it takes the trouble to write down the details.
+/// Written by the one thread that runs the communicator's operations at a time, read by the service thread.
+/// The writer's side is a few plain stores an operation (no lock, no fence, no clock but the kernel's coarse
+/// one at the end): an 8-byte AllReduce must not become slower. Only when somebody has asked (want()), and
+/// the operation waits, it takes the trouble to write down the details.
 ///
 ///   running thread                          service thread
 ///   begin  words, between two numbers  -->  read(): the words, when the number is even and the same after

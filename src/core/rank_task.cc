@@ -70,7 +70,8 @@ RankTask::State RankTask::beginCollective() {
     collectiveChecking_ = false;
     if (operation.count == 0) return State::done;
   }
-  if (Status begun = collectiveRun_.begin(communicator_, operation); !begun.isOk()) return fail(std::move(begun));
+  if (Status begun = collectiveRun_.begin(communicator_, operation); !begun.isOk())
+    return fail(std::move(begun));
   collectiveRunning_ = true;
   return State::done;
 }

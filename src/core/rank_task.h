@@ -34,7 +34,8 @@ class RankTask {
 
   explicit RankTask(Communicator& communicator) : communicator_(communicator) {}
 
-  /// Takes the operations; they are copied. `firstCollective` is the number of the first collective among them.
+  /// Takes the operations; they are copied. `firstCollective` is the number of the first collective among
+  /// them.
   void assign(uint64_t ticket, uint64_t firstCollective, std::span<const Operation> operations);
 
   Communicator& communicator() const { return communicator_; }

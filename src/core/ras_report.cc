@@ -115,17 +115,21 @@ std::string json(std::string_view text) {
 
 std::string jsonRank(const RankPosition& one) {
   std::string out = fmt::format(
-      "{{\"rank\": {}, \"host\": {}, \"pid\": {}, \"device\": {}, \"state\": \"{}\", \"collectives_called\": {}, "
-      "\"messages_called\": {}, \"collective\": {}, \"call\": {}, \"bytes\": {}, \"quiet_ms\": {}, \"note\": {}, "
+      "{{\"rank\": {}, \"host\": {}, \"pid\": {}, \"device\": {}, \"state\": \"{}\", \"collectives_called\": "
+      "{}, "
+      "\"messages_called\": {}, \"collective\": {}, \"call\": {}, \"bytes\": {}, \"quiet_ms\": {}, \"note\": "
+      "{}, "
       "\"waits\": [",
-      one.rank, json(one.host), one.pid, one.device, nameOf(one.state), one.collectivesCalled, one.messagesCalled,
-      one.collective, one.call.kind == CallName::Kind::none ? "null" : json(one.call.text()), one.call.bytes(),
-      one.quietMs, one.note.empty() ? "null" : json(one.note));
+      one.rank, json(one.host), one.pid, one.device, nameOf(one.state), one.collectivesCalled,
+      one.messagesCalled, one.collective,
+      one.call.kind == CallName::Kind::none ? "null" : json(one.call.text()), one.call.bytes(), one.quietMs,
+      one.note.empty() ? "null" : json(one.note));
   for (size_t i = 0; i < one.waits.size(); ++i) {
     const WaitFor& wait = one.waits[i];
-    out += fmt::format("{}{{\"peer\": {}, \"for\": {}, \"step\": {}, \"steps\": {}, \"slice\": {}, \"slices\": {}}}",
-                       i == 0 ? "" : ", ", wait.peer, json(nameOf(wait.what)), wait.step, wait.steps, wait.slice,
-                       wait.slices);
+    out += fmt::format(
+        "{}{{\"peer\": {}, \"for\": {}, \"step\": {}, \"steps\": {}, \"slice\": {}, \"slices\": {}}}",
+        i == 0 ? "" : ", ", wait.peer, json(nameOf(wait.what)), wait.step, wait.steps, wait.slice,
+        wait.slices);
   }
   return out + "]}";
 }
@@ -147,10 +151,10 @@ std::string rasText(const std::vector<RankPosition>& positions, bool verbose) {
     hosts.insert(one.host);
     processes.insert({one.host, one.pid});
   }
-  std::string text = fmt::format("Tutti {} (NCCL {}.{}.{}): answered by pid {} on host {}\n\n", tuttiVersion(),
-                                 NCCL_MAJOR, NCCL_MINOR, NCCL_PATCH, ::getpid(), hostName());
-  text += fmt::format("Job: {} communicator(s), {} process(es) on {} host(s)\n", groups.size(), processes.size(),
-                      hosts.size());
+  std::string text = fmt::format("Tutti {} (NCCL {}.{}.{}): answered by pid {} on host {}\n\n",
+                                 tuttiVersion(), NCCL_MAJOR, NCCL_MINOR, NCCL_PATCH, ::getpid(), hostName());
+  text += fmt::format("Job: {} communicator(s), {} process(es) on {} host(s)\n", groups.size(),
+                      processes.size(), hosts.size());
   for (const Group& group : groups) {
     text += fmt::format("\nC{}: {} ranks: {}\n", group.title().substr(1), group.ranks.size(), group.state);
     std::map<std::pair<State, uint64_t>, size_t> alike;
@@ -162,16 +166,18 @@ std::string rasText(const std::vector<RankPosition>& positions, bool verbose) {
         ++left;
         continue;
       }
-      text += fmt::format("  {}{} {}{}\n", one.who(), one.device < 0 ? "" : fmt::format(" device {}", one.device),
-                          one.standing(), one.note.empty() || one.state == State::dead || one.state == State::left
-                                              ? ""
-                                              : "; failed: " + one.note);
+      text += fmt::format("  {}{} {}{}\n", one.who(),
+                          one.device < 0 ? "" : fmt::format(" device {}", one.device), one.standing(),
+                          one.note.empty() || one.state == State::dead || one.state == State::left
+                              ? ""
+                              : "; failed: " + one.note);
     }
     if (left != 0) text += fmt::format("  {} more ranks are alike\n", left);
     for (const std::string& problem : group.problems) text += "  PROBLEM: " + problem + "\n";
   }
   const size_t problems = countProblems(groups);
-  return text + (problems == 0 ? std::string("\nState: ok\n") : fmt::format("\nState: {} problem(s)\n", problems));
+  return text +
+         (problems == 0 ? std::string("\nState: ok\n") : fmt::format("\nState: {} problem(s)\n", problems));
 }
 
 std::string rasJson(const std::vector<RankPosition>& positions) {
@@ -179,16 +185,18 @@ std::string rasJson(const std::vector<RankPosition>& positions) {
   std::string text = fmt::format(
       "{{\"tutti_version\": {}, \"nccl_version\": \"{}.{}.{}\", \"host\": {}, \"pid\": {}, \"problems\": {}, "
       "\"communicators\": [",
-      json(tuttiVersion()), NCCL_MAJOR, NCCL_MINOR, NCCL_PATCH, json(hostName()), ::getpid(), countProblems(groups));
+      json(tuttiVersion()), NCCL_MAJOR, NCCL_MINOR, NCCL_PATCH, json(hostName()), ::getpid(),
+      countProblems(groups));
   for (size_t g = 0; g < groups.size(); ++g) {
     const Group& group = groups[g];
-    text += fmt::format("{}\n{{\"name\": {}, \"session\": \"{:016x}\", \"size\": {}, \"state\": \"{}\", \"problems\": [",
-                        g == 0 ? "" : ",", json(group.front().communicator), group.front().session,
-                        group.ranks.size(), group.state);
-    for (size_t i = 0; i < group.problems.size(); ++i)
-      text += (i == 0 ? "" : ", ") + json(group.problems[i]);
+    text += fmt::format(
+        "{}\n{{\"name\": {}, \"session\": \"{:016x}\", \"size\": {}, \"state\": \"{}\", \"problems\": [",
+        g == 0 ? "" : ",", json(group.front().communicator), group.front().session, group.ranks.size(),
+        group.state);
+    for (size_t i = 0; i < group.problems.size(); ++i) text += (i == 0 ? "" : ", ") + json(group.problems[i]);
     text += "], \"ranks\": [";
-    for (size_t i = 0; i < group.ranks.size(); ++i) text += (i == 0 ? "\n" : ",\n") + jsonRank(group.ranks[i]);
+    for (size_t i = 0; i < group.ranks.size(); ++i)
+      text += (i == 0 ? "\n" : ",\n") + jsonRank(group.ranks[i]);
     text += "]}";
   }
   return text + "]}\n";

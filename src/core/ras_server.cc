@@ -135,11 +135,12 @@ void RasServer::takePort() {
 
 Status RasServer::listen(Listener& listener, const SocketAddress& address) {
   const bool local = address.family() == AF_UNIX;
-  TUTTI_ASSIGN(UniqueFd fd, listenOn(address, 16));
-  TUTTI_ASSIGN(listener.watch,
-               ioService().add(fd.get(), EPOLLIN, [weak = weak_from_this(), number = fd.get(), local](uint32_t) {
-                 if (const auto self = weak.lock()) self->accept(number, local);
-               }));
+  TUTTI_ASSIGN(UniqueFd fd, listenOn(address, 128));
+  TUTTI_ASSIGN(listener.watch, ioService().add(fd.get(), EPOLLIN,
+                                               [weak = weak_from_this(), number = fd.get(), local](uint32_t) {
+                                                 if (const auto self = weak.lock())
+                                                   self->accept(number, local);
+                                               }));
   listener.fd = std::move(fd);
   return Status::ok();
 }
@@ -243,8 +244,8 @@ bool RasServer::handleLine(const std::shared_ptr<Client>& client, std::string_vi
     uint32_t seconds = 0;
     const auto [end, error] = std::from_chars(command.data() + 8, command.data() + command.size(), seconds);
     if (error == std::errc() && end == command.data() + command.size()) {
-      client->limit = seconds == 0 ? kLongestLimit
-                                   : std::min<milliseconds>(std::chrono::seconds(seconds), kLongestLimit);
+      client->limit =
+          seconds == 0 ? kLongestLimit : std::min<milliseconds>(std::chrono::seconds(seconds), kLongestLimit);
       say(client, "OK\n", false);
       return true;
     }
@@ -262,7 +263,8 @@ bool RasServer::handleLine(const std::shared_ptr<Client>& client, std::string_vi
   if (command.starts_with("MONITOR")) {
     say(client, "ERROR: MONITOR is not served by Tutti\n", true);
   } else {
-    say(client, "ERROR: unknown command (CLIENT PROTOCOL, TIMEOUT, SET FORMAT, STATUS, VERBOSE STATUS)\n", true);
+    say(client, "ERROR: unknown command (CLIENT PROTOCOL, TIMEOUT, SET FORMAT, STATUS, VERBOSE STATUS)\n",
+        true);
   }
   return false;
 }
@@ -281,10 +283,11 @@ void RasServer::query(const std::shared_ptr<Client>& client, bool verbose) {
   std::stable_sort(query->todo.begin(), query->todo.end(),
                    [](const auto& a, const auto& b) { return a->ranks() < b->ranks(); });
   // A communicator that ends meanwhile gives no answer.
-  const auto timer = ioService().addTimer(client->limit + milliseconds(500), [weak = weak_from_this(), query] {
-    query->timer = 0;
-    if (const auto self = weak.lock()) self->finish(query);
-  });
+  const auto timer =
+      ioService().addTimer(client->limit + milliseconds(500), [weak = weak_from_this(), query] {
+        query->timer = 0;
+        if (const auto self = weak.lock()) self->finish(query);
+      });
   if (timer.isOk()) query->timer = *timer;
   client->timer = query->timer;
   surveyNext(query);
@@ -297,7 +300,8 @@ void RasServer::surveyNext(const std::shared_ptr<Query>& query) {
     query->todo.pop_back();
     std::set<int> known;
     for (const RankPosition& one : query->positions)
-      if (one.session == monitor->session() && one.state != RankPosition::State::silent) known.insert(one.rank);
+      if (one.session == monitor->session() && one.state != RankPosition::State::silent)
+        known.insert(one.rank);
     if (known.size() == static_cast<size_t>(monitor->ranks())) continue;
     const auto left = std::chrono::duration_cast<milliseconds>(query->end - Clock::now());
     if (left.count() <= 0) break;
@@ -305,7 +309,8 @@ void RasServer::surveyNext(const std::shared_ptr<Query>& query) {
                     [weak = weak_from_this(), query](std::vector<RankPosition> positions) {
                       const auto self = weak.lock();
                       if (self == nullptr) return;
-                      query->positions.insert(query->positions.end(), std::make_move_iterator(positions.begin()),
+                      query->positions.insert(query->positions.end(),
+                                              std::make_move_iterator(positions.begin()),
                                               std::make_move_iterator(positions.end()));
                       self->surveyNext(query);
                     });
@@ -319,8 +324,8 @@ void RasServer::finish(const std::shared_ptr<Query>& query) {
   ioService().remove(query->timer);
   query->client->timer = 0;
   if (!query->client->fd) return;
-  say(query->client, query->client->json ? rasJson(query->positions) : rasText(query->positions, query->verbose),
-      true);
+  say(query->client,
+      query->client->json ? rasJson(query->positions) : rasText(query->positions, query->verbose), true);
 }
 
 void RasServer::say(const std::shared_ptr<Client>& client, std::string_view text, bool last) {

@@ -1,4 +1,5 @@
-// Answers tutti-ras and NVIDIA's ncclras about the job that this process takes part in. On the service thread.
+// Answers tutti-ras and NVIDIA's ncclras about the job that this process takes part in. On the service
+// thread.
 //
 //   client                                    server
 //     CLIENT PROTOCOL 2            ------->
@@ -9,11 +10,12 @@
 //                                             asks the ranks (Monitor::survey)
 //                                  <-------   text or JSON, then the end of the stream
 //
-// Lines end with \n, the greeting may be left out. Everything else (HTTP, garbage, long lines, silence) is answered with
-// one ERROR line at most, and dropped.
+// Lines end with \n, the greeting may be left out. Everything else (HTTP, garbage, long lines, silence) is
+// answered with one ERROR line at most, and dropped.
 //
-// Two ways in: every process listens at an abstract Unix address (kRasSocketPrefix, pid, random number), which lets
-// its own user and root in, and the first process of a host that can have it at the TCP port of NCCL_RAS_ADDR.
+// Two ways in: every process listens at an abstract Unix address (kRasSocketPrefix, pid, random number),
+// which lets its own user and root in, and the first process of a host that can have it at the TCP port of
+// NCCL_RAS_ADDR.
 #pragma once
 
 #include <chrono>
@@ -34,8 +36,8 @@ constexpr const char* kRasSocketPrefix = "tutti-ras-";
 
 class RasServer : public std::enable_shared_from_this<RasServer> {
  public:
-  /// The one of this process; made when there is none, gone with the last who holds it. Null when NCCL_RAS_ENABLE is 0.
-  /// Trouble (a port that is taken, no descriptors) is an INFO line.
+  /// The one of this process; made when there is none, gone with the last who holds it. Null when
+  /// NCCL_RAS_ENABLE is 0. Trouble (a port that is taken, no descriptors) is an INFO line.
   static std::shared_ptr<RasServer> ofProcess();
   ~RasServer();
 

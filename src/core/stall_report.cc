@@ -7,8 +7,8 @@
 namespace tutti {
 namespace {
 
-constexpr size_t kMostNamed = 6;      // ranks in one list of a report
-constexpr size_t kMostWhole = 64;     // ranks of a communicator that is reported whole
+constexpr size_t kMostNamed = 6;       // ranks in one list of a report
+constexpr size_t kMostWhole = 64;      // ranks of a communicator that is reported whole
 constexpr size_t kMostDifferent = 16;  // of a larger one: ranks that are not like the rest
 
 using State = RankPosition::State;
@@ -49,7 +49,8 @@ std::string list(const std::vector<int>& ranks) {
 }
 
 /// Ranks whose call of the same number is another one.
-std::vector<const RankPosition*> others(const std::vector<RankPosition>& positions, const RankPosition& mine) {
+std::vector<const RankPosition*> others(const std::vector<RankPosition>& positions,
+                                        const RankPosition& mine) {
   std::vector<const RankPosition*> found;
   if (!inCollective(mine)) return found;
   for (const RankPosition& one : positions)
@@ -71,13 +72,14 @@ std::string stallReport(const std::vector<RankPosition>& positions, int rank) {
   std::string text = fmt::format("rank {}: {}", rank, mine->call.text());
   if (mine->call.kind == Kind::collective) text += fmt::format(", collective {}", mine->collective);
   if (mine->messages > 1) text += fmt::format(" and {} more message(s) of its group", mine->messages - 1);
-  text += fmt::format(" on communicator '{}' ({} ranks), has not moved for {}", mine->communicator, mine->ranks,
-                      durationText(mine->quietMs));
+  text += fmt::format(" on communicator '{}' ({} ranks), has not moved for {}", mine->communicator,
+                      mine->ranks, durationText(mine->quietMs));
   for (size_t i = 0; i < mine->waits.size(); ++i) {
     if (i == 3) break;
     const RankPosition* peer = find(positions, mine->waits[i].peer);
     text += (i == 0 ? ": waits for " : " and for ") + describeWait(mine->waits[i]);
-    if (peer != nullptr && !peer->host.empty()) text += fmt::format(" (host {}, pid {})", peer->host, peer->pid);
+    if (peer != nullptr && !peer->host.empty())
+      text += fmt::format(" (host {}, pid {})", peer->host, peer->pid);
   }
   const auto different = others(positions, *mine);
   if (!different.empty()) text += "; " + mismatchText(*mine, *different.front());
@@ -115,8 +117,9 @@ std::optional<Contradiction> contradiction(const std::vector<RankPosition>& posi
                                        mine->call.text(), one->who()),
                            true};
     if (!stuck(*one)) continue;
-    // Operations of a communicator run in the order of their calls: a rank that is stuck in a message to or from
-    // another, which is itself stuck in a collective that the first has not even called, will never get there.
+    // Operations of a communicator run in the order of their calls: a rank that is stuck in a message to or
+    // from another, which is itself stuck in a collective that the first has not even called, will never get
+    // there.
     const auto leadsBack = awaited(positions, peer);
     const bool circle = std::find(leadsBack.begin(), leadsBack.end(), rank) != leadsBack.end();
     const bool messageHere = mine->call.kind != Kind::collective;

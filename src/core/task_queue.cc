@@ -8,9 +8,10 @@
 namespace tutti {
 
 RankTask* TaskQueue::acquire(std::span<const Operation> operations) {
-  const auto collectives = static_cast<uint64_t>(std::count_if(operations.begin(), operations.end(), [](const auto& one) {
-    return one.kind == Operation::Kind::collective;
-  }));
+  const auto collectives =
+      static_cast<uint64_t>(std::count_if(operations.begin(), operations.end(), [](const auto& one) {
+        return one.kind == Operation::Kind::collective;
+      }));
   RankTask* task = nullptr;
   uint64_t ticket = 0;
   uint64_t firstCollective = 0;
@@ -24,8 +25,7 @@ RankTask* TaskQueue::acquire(std::span<const Operation> operations) {
       task = free_.back();
       free_.pop_back();
     }
-    firstCollective =
-        communicator_.monitor().progress.called(collectives, operations.size() - collectives);
+    firstCollective = communicator_.monitor().progress.called(collectives, operations.size() - collectives);
     ticket = issued_.fetch_add(1, std::memory_order_acq_rel) + 1;
   }
   task->assign(ticket, firstCollective, operations);

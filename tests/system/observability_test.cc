@@ -535,7 +535,10 @@ TEST(RasPort, ThatIsTakenIsNoFailureAndIsTakenOverWhenItIsFree) {
   const Settings settings{{"NCCL_RAS_ADDR", "localhost:" + std::to_string(port)},
                           {"TUTTI_STALL_WARN", "0.2"},
                           {"NCCL_DEBUG_FILE", "/dev/null"}};
-  RankProcesses ranks(3, Path::sharedMemory, waitForRankTwo);
+  RankProcesses ranks(3, Path::sharedMemory, [&holder](Rank& self, const ChildSide& parent) {
+    holder.close();  // forked with the process
+    return waitForRankTwo(self, parent);
+  });
   for (int rank = 0; rank < 3; ++rank) ranks[rank].expectLine("there", in(kPatience));
   holder.close();
   Ran ran;

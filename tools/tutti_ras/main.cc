@@ -17,8 +17,10 @@ namespace {
 constexpr const char* kUsage =
     "usage: tutti-ras [-v] [--json] [--pid PID | --host HOST] [--port PORT] [-t SECONDS]\n"
     "\n"
-    "Shows the communicators of running jobs, their ranks, and where each rank stands: the call that it is in, whom it\n"
-    "waits for and since when, which ranks lag or are dead. Without --pid, --host and --port: all jobs of this host.\n"
+    "Shows the communicators of running jobs, their ranks, and where each rank stands: the call that it is "
+    "in, whom it\n"
+    "waits for and since when, which ranks lag or are dead. Without --pid, --host and --port: all jobs of "
+    "this host.\n"
     "\n"
     "  -v, --verbose         every rank of large communicators, too\n"
     "  -f, --format=FORMAT   text or json; --json is short for -f json. JSON: {\"jobs\": [...]}\n"
@@ -46,7 +48,8 @@ long number(const char* text, const char* what, long most) {
   char* end = nullptr;
   const long value = std::strtol(text, &end, 10);
   if (end == text || *end != '\0' || value < 1 || value > most)
-    misuse(std::string(what) + " must be a number from 1 to " + std::to_string(most) + ", not \"" + text + "\"");
+    misuse(std::string(what) + " must be a number from 1 to " + std::to_string(most) + ", not \"" + text +
+           "\"");
   return value;
 }
 
@@ -129,7 +132,8 @@ std::vector<tutti::RasTarget> onePerJob(std::vector<tutti::RasTarget> targets, i
   std::set<long> covered;
   for (const tutti::RasTarget& target : targets) {
     if (covered.count(target.pid) != 0) continue;
-    const tutti::RasReply reply = tutti::askRas(target, {.verbose = false, .json = true, .timeoutSeconds = timeout});
+    const tutti::RasReply reply =
+        tutti::askRas(target, {.verbose = false, .json = true, .timeoutSeconds = timeout});
     if (reply.text.empty()) continue;  // another user's, or just ended
     const std::set<long> more = coveredBy(reply.text);
     covered.insert(more.begin(), more.end());

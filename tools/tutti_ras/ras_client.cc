@@ -131,7 +131,8 @@ RasReply askRas(const RasTarget& target, const RasQuestion& question) {
       return reply;
     }
     if (line.rfind(expect, 0) != 0) {
-      reply.error = target.text() + " answers \"" + line.substr(0, line.find('\n')) + "\": it is no RAS server";
+      reply.error =
+          target.text() + " answers \"" + line.substr(0, line.find('\n')) + "\": it is no RAS server";
       return reply;
     }
   }
@@ -152,8 +153,8 @@ std::vector<RasTarget> localRasTargets() {
   for (std::string line; std::getline(table, line);) {
     const size_t at = line.find(kSocketPrefix);
     if (at == std::string::npos) continue;
-    // Num RefCount Protocol Flags Type St Inode Path; a connected end has the same path, but not the flag that
-    // says that it listens.
+    // Num RefCount Protocol Flags Type St Inode Path; a connected end has the same path, but not the flag
+    // that says that it listens.
     std::istringstream fields(line);
     std::string number, references, protocol, flags;
     fields >> number >> references >> protocol >> flags;

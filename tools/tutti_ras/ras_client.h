@@ -11,7 +11,7 @@ struct RasTarget {
   std::string unixName;  // abstract Unix address; or
   std::string host;      // TCP
   std::string port;
-  long pid = 0;          // of a Unix address
+  long pid = 0;  // of a Unix address
   std::string text() const;
 };
 
