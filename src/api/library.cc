@@ -63,12 +63,6 @@ ncclResult_t pncclGroupEnd(void) {
 ncclResult_t pncclGroupSimulateEnd(ncclSimInfo_t*) {
   return entry("ncclGroupSimulateEnd", [] { return notServed("ncclGroupSimulateEnd"); });
 }
-ncclResult_t pncclCommWindowRegister(ncclComm_t, void*, size_t, ncclWindow_t*, int) {
-  return entry("ncclCommWindowRegister", [] { return notServed("ncclCommWindowRegister"); });
-}
-ncclResult_t pncclCommWindowDeregister(ncclComm_t, ncclWindow_t) {
-  return entry("ncclCommWindowDeregister", [] { return notServed("ncclCommWindowDeregister"); });
-}
 ncclResult_t pncclAlltoAll(const void*, void*, size_t, ncclDataType_t, ncclComm_t, cudaStream_t) {
   return entry("ncclAlltoAll", [] { return notServed("ncclAlltoAll"); });
 }
@@ -86,9 +80,6 @@ TUTTI_WEAK_ALIAS(ResetDebugInit) void ncclResetDebugInit(void);
 TUTTI_WEAK_ALIAS(GroupStart) ncclResult_t ncclGroupStart(void);
 TUTTI_WEAK_ALIAS(GroupEnd) ncclResult_t ncclGroupEnd(void);
 TUTTI_WEAK_ALIAS(GroupSimulateEnd) ncclResult_t ncclGroupSimulateEnd(ncclSimInfo_t*);
-TUTTI_WEAK_ALIAS(CommWindowRegister)
-ncclResult_t ncclCommWindowRegister(ncclComm_t, void*, size_t, ncclWindow_t*, int);
-TUTTI_WEAK_ALIAS(CommWindowDeregister) ncclResult_t ncclCommWindowDeregister(ncclComm_t, ncclWindow_t);
 TUTTI_WEAK_ALIAS(AlltoAll)
 ncclResult_t ncclAlltoAll(const void*, void*, size_t, ncclDataType_t, ncclComm_t, cudaStream_t);
 TUTTI_WEAK_ALIAS(Gather)
