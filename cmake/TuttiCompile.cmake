@@ -11,6 +11,8 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     target_compile_options(tutti_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wno-subobject-linkage>)
   endif()
 endif()
+# Our own code uses no __half and its like: without their headers a source compiles half a second faster.
+target_compile_definitions(tutti_flags INTERFACE TUTTI_NCCL_WITHOUT_CUDA_TYPES)
 find_package(Threads REQUIRED)
 target_link_libraries(tutti_flags INTERFACE Threads::Threads)
 if(TUTTI_SANITIZE)
