@@ -20,7 +20,8 @@
 #if __has_include(<cuda_runtime_api.h>)
 #include <cuda_runtime_api.h>
 #define TUTTI_HAVE_CUDA_HEADERS 1
-#ifndef TUTTI_NCCL_WITHOUT_CUDA_TYPES
+/* A toolkit's other headers do not go with Tutti's own runtime headers, which have no such types. */
+#if !defined(TUTTI_NCCL_WITHOUT_CUDA_TYPES) && !defined(TUTTI_HOST_CUDA_HEADERS)
 #if __has_include(<cuda_runtime.h>)
 #include <cuda_runtime.h>
 #endif
