@@ -7,6 +7,13 @@
 
 using namespace tutti;
 
+namespace {
+
+/// ncclTimeout of NCCL 2.30: only callers that ask for it have it in their enum.
+constexpr int kTimeout = 8;
+
+}  // namespace
+
 extern "C" {
 
 ncclResult_t pncclGetVersion(int* version) {
@@ -18,7 +25,7 @@ ncclResult_t pncclGetVersion(int* version) {
 }
 
 const char* pncclGetErrorString(ncclResult_t result) {
-  switch (result) {
+  switch (static_cast<int>(result)) {
     case ncclSuccess:
       return "no error";
     case ncclUnhandledCudaError:
@@ -35,6 +42,8 @@ const char* pncclGetErrorString(ncclResult_t result) {
       return "remote process exited or there was a network error";
     case ncclInProgress:
       return "NCCL operation in progress";
+    case kTimeout:
+      return "timed out - a rank is late, stuck or unreachable (run with NCCL_DEBUG=WARN for details)";
     default:
       return "unknown result code";
   }

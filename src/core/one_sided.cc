@@ -82,10 +82,10 @@ std::shared_ptr<void> OneSided::map(int peer, const BufferDescriptor& buffer, st
   return std::move(mapping->keep);
 }
 
-Status OneSided::connectPeer(int peer, std::string_view description, ncclWindow_vidmem& window) {
+Status OneSided::connectPeer(int peer, std::string_view description, Window& window) {
   WireReader in(description);
   const uint64_t id = in.u64();
-  ncclWindow_vidmem::Peer& other = window.peers[static_cast<size_t>(peer)];
+  Window::Peer& other = window.peers[static_cast<size_t>(peer)];
   other.bytes = in.u64();
   BufferDescriptor memory, signals;
   for (BufferDescriptor* descriptor : {&memory, &signals}) {
@@ -108,7 +108,7 @@ Status OneSided::connectPeer(int peer, std::string_view description, ncclWindow_
 Status OneSided::registerWindow(void* buffer, size_t bytes, ncclWindow_t* window) {
   const std::lock_guard lock(setup_);
   TUTTI_TRY(allocateSignals());
-  auto made = std::make_shared<ncclWindow_vidmem>();
+  auto made = std::make_shared<Window>();
   made->id = registered_ + 1;
   made->base = buffer;
   made->bytes = bytes;
@@ -124,7 +124,7 @@ Status OneSided::registerWindow(void* buffer, size_t bytes, ncclWindow_t* window
     status = connectPeer(peer, (*all)[static_cast<size_t>(peer)], *made);
   ++registered_;
   if (status.isOk()) {
-    *window = made.get();
+    *window = made->handle();
     return status;
   }
   const std::lock_guard windows(windowsMutex_);
@@ -135,7 +135,7 @@ Status OneSided::registerWindow(void* buffer, size_t bytes, ncclWindow_t* window
 Status OneSided::deregisterWindow(ncclWindow_t window) {
   const std::lock_guard lock(windowsMutex_);
   for (auto known = windows_.begin(); known != windows_.end(); ++known) {
-    if (known->second.get() != window) continue;
+    if (known->second->handle() != window) continue;
     windows_.erase(known);
     return Status::ok();
   }
@@ -143,10 +143,10 @@ Status OneSided::deregisterWindow(ncclWindow_t window) {
                          static_cast<const void*>(window));
 }
 
-Result<std::shared_ptr<ncclWindow_vidmem>> OneSided::find(ncclWindow_t window) {
+Result<std::shared_ptr<Window>> OneSided::find(ncclWindow_t window) {
   const std::lock_guard lock(windowsMutex_);
   for (const auto& [id, known] : windows_)
-    if (known.get() == window) return known;
+    if (known->handle() == window) return known;
   return invalidArgument("{} is not a window of this communicator, or was deregistered",
                          static_cast<const void*>(window));
 }
@@ -270,7 +270,7 @@ void OneSided::onMessage(int peer, std::string_view bytes) {
     communicator_.endpoint().bell(communicator_.rank())->ring();
     return;
   }
-  std::shared_ptr<ncclWindow_vidmem> window;
+  std::shared_ptr<Window> window;
   {
     const std::lock_guard lock(windowsMutex_);
     if (const auto known = windows_.find(first); known != windows_.end()) window = known->second;

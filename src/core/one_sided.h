@@ -27,20 +27,23 @@ namespace tutti {
 class Communicator;
 }
 
-/// What ncclWindow_t points to: memory that every rank of a communicator has offered to the others.
-struct ncclWindow_vidmem {
+namespace tutti {
+
+/// What an ncclWindow_t stands for: memory that every rank of a communicator has offered to the others.
+struct Window {
   struct Peer {
     uint64_t bytes = 0;
     std::byte* address = nullptr;  // null: by messages
     std::shared_ptr<void> mapping;
   };
+  /// The pointer is used as a name only: kernels of the device API would look behind it.
+  ncclWindow_t handle() { return reinterpret_cast<ncclWindow_t>(this); }
+
   uint64_t id = 0;  // the same on all ranks
   void* base = nullptr;
   size_t bytes = 0;
   std::vector<Peer> peers;
 };
-
-namespace tutti {
 
 /// Signals that a rank can tell apart, for each peer.
 constexpr int kSignals = 16;
@@ -54,7 +57,7 @@ struct OneSidedCall {
   uint64_t count = 0;  // wait: how many signals
   const void* source = nullptr;
   size_t bytes = 0;
-  std::shared_ptr<ncclWindow_vidmem> window;
+  std::shared_ptr<Window> window;
   size_t offset = 0;
 };
 
@@ -68,7 +71,7 @@ class OneSided {
   Status registerWindow(void* buffer, size_t bytes, ncclWindow_t* window);
   /// Local. A peer that still writes into the window gets an error, where it writes by messages.
   Status deregisterWindow(ncclWindow_t window);
-  Result<std::shared_ptr<ncclWindow_vidmem>> find(ncclWindow_t window);
+  Result<std::shared_ptr<Window>> find(ncclWindow_t window);
 
   Status checkPut(const OneSidedCall& call) const;
   /// Whether the call can be done at once, without waiting and without a long copy.
@@ -85,7 +88,7 @@ class OneSided {
 
   Status allocateSignals();
   Result<std::vector<std::string>> exchangeWindow(const void* buffer, size_t bytes);
-  Status connectPeer(int peer, std::string_view description, ncclWindow_vidmem& window);
+  Status connectPeer(int peer, std::string_view description, Window& window);
   std::shared_ptr<void> map(int peer, const BufferDescriptor& buffer, std::byte*& address);
   Status put(const OneSidedCall& call);
   Status putByMessage(const OneSidedCall& call);
@@ -106,7 +109,7 @@ class OneSided {
   std::vector<std::atomic<uint64_t>> awaited_;   // that waits have been promised
   std::vector<PeerSignals> peers_;
   std::mutex windowsMutex_;
-  std::map<uint64_t, std::shared_ptr<ncclWindow_vidmem>> windows_;
+  std::map<uint64_t, std::shared_ptr<Window>> windows_;
 };
 
 /// Enqueues the calls of one communicator on a stream, in order.
