@@ -126,6 +126,7 @@ Status Communicator::finalize() { return tasks_->drain(Deadline::never()); }
 
 Status Communicator::close() {
   if (closed_) return Status::ok();
+  captureLink_->cut();
   // A running operation ends when its peers do their part, or with a fault: no other limit is set for it.
   Status status = tasks_->drain(Deadline::never());
   closed_ = true;
@@ -144,6 +145,7 @@ Status Communicator::close() {
 void Communicator::abort() {
   if (closed_) return;
   closed_ = true;
+  captureLink_->cut();
   faults_->raise(Status(ncclRemoteError, fmt::format("rank {} aborted the communicator", setup_.rank)));
   wake();
   if (control_) control_->announceFault(faults_->error());

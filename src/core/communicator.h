@@ -11,6 +11,7 @@
 #include "base/fault_state.h"
 #include "base/status.h"
 #include "bootstrap/control.h"
+#include "core/capture.h"
 #include "core/planner.h"
 #include "core/reduction_ops.h"
 #include "core/registrations.h"
@@ -57,6 +58,7 @@ class Communicator {
   HostExecutor& executor() { return *executor_; }
   TaskQueue& tasks() { return *tasks_; }
   Registrations& registrations() { return registrations_; }
+  const std::shared_ptr<CaptureLink>& captureLink() const { return captureLink_; }
   const FaultState& faults() const { return *faults_; }
 
   /// Numbers that all ranks count alike.
@@ -91,6 +93,7 @@ class Communicator {
   std::unique_ptr<HostExecutor> executor_;
   std::unique_ptr<TaskQueue> tasks_;
   Registrations registrations_;
+  const std::shared_ptr<CaptureLink> captureLink_ = std::make_shared<CaptureLink>(*this);
   uint64_t negotiations_ = 0;
   bool closed_ = false;
 };

@@ -1,7 +1,9 @@
 #include "core/group.h"
 
+#include <algorithm>
 #include <thread>
 
+#include "core/capture.h"
 #include "core/communicator.h"
 #include "core/launcher.h"
 #include "device/host_table.h"
@@ -38,7 +40,7 @@ Group& Group::ofThisThread() {
 
 Status Group::submit(Communicator& communicator, const Operation& operation) {
   TUTTI_TRY(communicator.error());
-  entries_.push_back({&communicator, operation});
+  entries_.push_back({&communicator, operation, 0});
   if (active()) return Status::ok();
   const Status status = launch();
   entries_.clear();
@@ -97,12 +99,33 @@ Status Group::checkEntries() {
   return Status::ok();
 }
 
+/// Finds the captures that the calls go into. Those on one communicator are one operation of it, so they go
+/// into one graph, or none.
+Status Group::checkCaptures() {
+  bool any = false;
+  for (Entry& entry : entries_) {
+    TUTTI_ASSIGN(entry.capture, captureOf(*entry.communicator, entry.operation.stream));
+    any = any || entry.capture != 0;
+  }
+  if (!any) return Status::ok();
+  for (const Entry& entry : entries_) {
+    const bool same = std::all_of(entries_.begin(), entries_.end(), [&](const Entry& other) {
+      return other.communicator != entry.communicator || other.capture == entry.capture;
+    });
+    if (!same)
+      return invalidUsage("the streams of a group must be captured into the same graph, or none of them");
+  }
+  return Status::ok();
+}
+
 Status Group::launch() {
   // Kept between calls so that launching allocates nothing.
   static thread_local std::vector<RankTask*> tasks;
   static thread_local std::vector<Operation> operations;
   tasks.clear();
   TUTTI_TRY(checkEntries());
+  TUTTI_TRY(checkCaptures());
+  Status status;
   // The entries of one communicator form one task. Groups name few communicators, so a scan is the fastest
   // way.
   for (size_t i = 0; i < entries_.size(); ++i) {
@@ -114,10 +137,15 @@ Status Group::launch() {
       operations.push_back(entries_[j].operation);
       if (j != i) entries_[j].communicator = nullptr;
     }
-    tasks.push_back(communicator->tasks().acquire(operations));
+    if (entries_[i].capture == 0) {
+      tasks.push_back(communicator->tasks().acquire(operations));
+    } else if (Status added = captureOperations(*communicator, operations); !added.isOk()) {
+      status = std::move(added);
+    }
   }
   entries_.clear();
-  return launchTasks(tasks);
+  const Status launched = launchTasks(tasks);
+  return launched.isOk() ? status : launched;
 }
 
 }  // namespace tutti

@@ -1,6 +1,7 @@
 // Groups: calls between ncclGroupStart and ncclGroupEnd, launched together. One per thread.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <utility>
 #include <vector>
@@ -37,11 +38,13 @@ class Group {
   Status runJobs();
   Status launch();
   Status checkEntries();
+  Status checkCaptures();
   void clear();
 
   struct Entry {
     Communicator* communicator;
     Operation operation;
+    uint64_t capture = 0;  // that the call goes into; 0: it is executed
   };
   int depth_ = 0;
   Status error_;
