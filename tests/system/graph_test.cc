@@ -14,10 +14,10 @@ using namespace std::chrono_literals;
 class CapturedBetweenProcesses : public testing::TestWithParam<Path> {};
 
 TEST_P(CapturedBetweenProcesses, RunsAtEachLaunch) {
-  constexpr int kRanks = 3;
+  constexpr int kProcesses = 3;
   constexpr int kLaunches = 5;
   constexpr size_t kCount = 50000;
-  RankProcesses ranks(kRanks, GetParam(), [](Rank& self, const ChildSide& parent) {
+  RankProcesses ranks(kProcesses, GetParam(), [](Rank& self, const ChildSide& parent) {
     cudaStream_t stream = nullptr;
     int* input = nullptr;
     int* output = nullptr;
