@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <optional>
 #include <vector>
 
 #include "base/log.h"
@@ -56,6 +57,9 @@ std::vector<void*> streamsOf(std::span<const Operation> operations) {
   return streams;
 }
 
+/// Null, cudaStreamLegacy or cudaStreamPerThread.
+bool isDefaultStream(cudaStream_t stream) { return reinterpret_cast<uintptr_t>(stream) <= 2; }
+
 /// Makes the communicator's device current: default streams are those of the current device.
 class DeviceScope {
  public:
@@ -79,7 +83,8 @@ class DeviceScope {
 
 Result<uint64_t> captureOf(const Communicator& communicator, cudaStream_t stream) {
   TUTTI_ASSIGN(const tuttiHostRuntime_v1* runtime, hostTable());
-  const DeviceScope device(*runtime, communicator.device());
+  std::optional<DeviceScope> device;
+  if (isDefaultStream(stream)) device.emplace(*runtime, communicator.device());
   tuttiCaptureState state{};
   const int error = runtime->streamCapture(stream, &state);
   if (error == EPERM)

@@ -52,27 +52,29 @@ void end(Capture& capture) {
   std::erase_if(captures(), [&](const auto& one) { return one.get() == &capture; });
 }
 
+void addTails(std::vector<GraphNode*>& tails, const std::vector<GraphNode*>& more) {
+  for (GraphNode* node : more) {
+    // The program may have destroyed nodes that an event or a stream still marks.
+    if (!liveNodes().find(node) || std::find(tails.begin(), tails.end(), node) != tails.end()) continue;
+    tails.push_back(node);
+  }
+}
+
 /// The origin waits for everything that was captured on the stream.
 bool isJoined(const Capture& capture, const Stream& stream) {
   std::unordered_set<const GraphNode*> reached;
-  std::vector<const GraphNode*> open(capture.origin->captureTails.begin(),
-                                     capture.origin->captureTails.end());
+  std::vector<GraphNode*> open;
+  addTails(open, capture.origin->captureTails);
   while (!open.empty()) {
     const GraphNode* node = open.back();
     open.pop_back();
     if (!reached.insert(node).second) continue;
     open.insert(open.end(), node->dependencies.begin(), node->dependencies.end());
   }
-  return std::all_of(stream.captureTails.begin(), stream.captureTails.end(),
+  std::vector<GraphNode*> tails;
+  addTails(tails, stream.captureTails);
+  return std::all_of(tails.begin(), tails.end(),
                      [&](const GraphNode* tail) { return reached.count(tail) != 0; });
-}
-
-void addTails(std::vector<GraphNode*>& tails, const std::vector<GraphNode*>& more) {
-  for (GraphNode* node : more) {
-    // An event may outlive the nodes that it marks.
-    if (!liveNodes().find(node) || std::find(tails.begin(), tails.end(), node) != tails.end()) continue;
-    tails.push_back(node);
-  }
 }
 
 }  // namespace

@@ -23,15 +23,18 @@ bool arePlain(const cudaGraphEdgeData* edges, size_t count) {
 
 cudaError_t beginOnGraph(Stream& stream, cudaGraph_t handle, const cudaGraphNode_t* dependencies,
                          const cudaGraphEdgeData* edges, size_t count, cudaStreamCaptureMode mode) {
-  Graph* graph = findGraph(handle);
-  if (!graph || !isMode(mode) || !arePlain(edges, count)) return cudaErrorInvalidValue;
+  if (!isMode(mode) || !arePlain(edges, count)) return cudaErrorInvalidValue;
   std::vector<GraphNode*> tails;
+  std::shared_ptr<Graph> owned;
   {
     const std::lock_guard lock(graphMutex());
+    const Graph* graph = findGraph(handle);
+    if (!graph || !graph->self) return cudaErrorInvalidValue;  // without an owner: a child node's
+    owned = graph->self;
     if (const cudaError_t error = findNodes(*graph, dependencies, count, &tails); error != cudaSuccess)
       return error;
   }
-  return beginCapture(stream, mode, graph->shared_from_this(), std::move(tails));
+  return beginCapture(stream, mode, std::move(owned), std::move(tails));
 }
 
 /// What a capturing stream's next node comes after, as arrays that stay until the stream's next call.

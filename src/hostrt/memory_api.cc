@@ -47,7 +47,9 @@ cudaError_t allocateAsync(void** pointer, size_t bytes, MemoryPool* pool, cudaSt
   const bool isNode = isCaptured(*stream);
   const cudaError_t error = memory().allocateFrom(*pool, bytes, isNode, pointer);
   if (error != cudaSuccess || !isNode || bytes == 0) return error;
-  return captureWork(*stream, std::make_shared<GraphMemory>(*pointer));
+  const cudaError_t added = captureWork(*stream, std::make_shared<GraphMemory>(*pointer));
+  if (added != cudaSuccess) *pointer = nullptr;
+  return added;
 }
 
 cudaError_t freeAsync(void* pointer, cudaStream_t handle) {

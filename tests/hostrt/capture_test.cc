@@ -567,6 +567,21 @@ TEST_F(Capture, DependenciesCanBeReplaced) {
   EXPECT_EQ(cudaStreamUpdateCaptureDependencies(stream, nullptr, nullptr, 0, 0), cudaErrorIllegalState);
 }
 
+TEST_F(Capture, SurvivesTheLossOfItsNodes) {
+  Note note1{&order, 1};
+  begin();
+  note(stream, note1);
+  forkOther();
+  cudaStreamCaptureStatus status;
+  const cudaGraphNode_t* tails = nullptr;
+  size_t count = 0;
+  ASSERT_CUDA(cudaStreamGetCaptureInfo(stream, &status, nullptr, nullptr, &tails, nullptr, &count));
+  ASSERT_EQ(count, 1u);
+  ASSERT_CUDA(cudaGraphDestroyNode(tails[0]));
+  endAndLaunch(1);
+  EXPECT_TRUE(order.empty());
+}
+
 TEST_F(Capture, GoesIntoAGraphThatExists) {
   Note first{&order, 1};
   Note second{&order, 2};
