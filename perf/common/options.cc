@@ -43,7 +43,7 @@ constexpr std::array kFlags = {
          "(0)"},
     Flag{'y', "stream_null", "0/1", "use the null stream (0)"},
     Flag{'T', "timeout", "seconds", "give up when one size takes longer, 0 for never (0)"},
-    Flag{'G', "cudagraph", "launches", "replay as a CUDA graph; not supported yet (0)"},
+    Flag{'G', "cudagraph", "launches", "capture the iterations, launch the graph this many times (0)"},
     Flag{'C', "report_cputime", "0/1", "report the time of the calls, not of the operation (0)"},
     Flag{'a', "average", "0/1/2/3", "time over all ranks: 0 of rank 0, 1 average, 2 minimum, 3 maximum (1)"},
     Flag{'R', "local_register", "0/1/2",
@@ -68,6 +68,7 @@ class Parser {
 
   void read(int letter, const std::string& text);
   void checkTogether();
+  std::string notInAGraph() const;
 
  private:
   void fail(const std::string& text, const char* expected) {
@@ -242,6 +243,15 @@ void Parser::read(int letter, const std::string& text) {
   if (!readWork(letter, text)) readChoice(letter, text);
 }
 
+/// The flag that a graph of all iterations on a stream of its own rules out; empty when there is none.
+std::string Parser::notInAGraph() const {
+  if (options.blocking != Blocking::never) return "--blocking: nothing waits between captured iterations";
+  if (options.nullStream) return "--stream_null: the null stream cannot be captured";
+  if (options.perIteration) return "--per_iter_timing: events inside of a graph have no time";
+  if (options.statistic != Statistic::mean) return "--stat: the iterations are one launch";
+  return "";
+}
+
 void Parser::checkTogether() {
   if (!error.empty()) return;
   if (options.maxBytes < options.minBytes)
@@ -251,9 +261,8 @@ void Parser::checkTogether() {
     error = "--stepbytes 0: would never reach --maxbytes";
   else if (options.stepFactor > 1 && options.minBytes == 0 && options.maxBytes > 0)
     error = "--minbytes 0: no factor (--stepfactor) leads from there to --maxbytes";
-  else if (options.graphLaunches > 0)
-    error = "--cudagraph " + std::to_string(options.graphLaunches) +
-            ": graph capture is not supported yet; leave it 0";
+  else if (options.graphLaunches > 0 && !notInAGraph().empty())
+    error = "--cudagraph " + std::to_string(options.graphLaunches) + ": cannot go with " + notInAGraph();
   else if (options.perIteration && options.perIterationSkip >= options.iterations)
     error = "--per_iter_skip " + std::to_string(options.perIterationSkip) + ": leaves none of the " +
             std::to_string(options.iterations) + " iterations";

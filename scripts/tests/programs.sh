@@ -34,6 +34,8 @@ perf_programs() {
   right "$release/bin/all_reduce_perf" -b 64K -e 64K -g 4 -y 1 -I 1 -S 1 -M 1 -T 60 -J "$logs/perf.json"
   right "$release/bin/all_reduce_perf" -b 64K -e 4M -f 8 -g 4 -R 1 --stat median
   grep -q '"nwrong": 0' "$logs/perf.json"
+  right "$release/bin/all_reduce_perf" -b 8 -e 4M -f 64 -g 2 -t 2 -n 5 -G 3
+  right "$release/bin/sendrecv_perf" -b 1K -e 1M -f 32 -g 3 -n 5 -m 2 -G 2
   NCCL_TESTS_SPLIT="MOD 2" right "$release/bin/all_reduce_perf" -b 64K -e 64K -g 4
   echo "+ wrong results are noticed"
   wrong=0

@@ -187,6 +187,7 @@ Status Communicator::revoke(std::string_view why) {
 
 Status Communicator::close() {
   if (closed_) return Status::ok();
+  captureLink_->cut();
   // A running operation ends when its peers do their part, or with a fault: no other limit is set for it.
   Status status = tasks_->drain(Deadline::never());
   closed_ = true;
@@ -207,6 +208,7 @@ void Communicator::interrupt(const Status& why) {
 
 void Communicator::abort(std::unique_ptr<Communicator> communicator) {
   Communicator& self = *communicator;
+  self.captureLink_->cut();
   self.interrupt(Status(ncclRemoteError, fmt::format("rank {} aborted the communicator", self.setup_.rank)));
   if (self.control_) {
     self.control_->announceFault(self.faults_->error());

@@ -14,6 +14,7 @@
 #include "base/fault_state.h"
 #include "base/status.h"
 #include "bootstrap/control.h"
+#include "core/capture.h"
 #include "core/one_sided.h"
 #include "core/planner.h"
 #include "core/reduction_ops.h"
@@ -70,6 +71,7 @@ class Communicator {
   Registrations& registrations() { return registrations_; }
   OneSided& oneSided() { return *oneSided_; }
   Control& control() { return *control_; }
+  const std::shared_ptr<CaptureLink>& captureLink() const { return captureLink_; }
   const FaultState& faults() const { return *faults_; }
 
   /// Numbers that all ranks count alike.
@@ -123,6 +125,7 @@ class Communicator {
   std::unique_ptr<TaskQueue> tasks_;
   std::unique_ptr<OneSided> oneSided_;
   Registrations registrations_;
+  const std::shared_ptr<CaptureLink> captureLink_ = std::make_shared<CaptureLink>(*this);
   uint64_t negotiations_ = 0;
   std::atomic<bool> revoked_{false};
   bool closed_ = false;

@@ -4,6 +4,7 @@
 #include <iterator>
 
 #include "core/background.h"
+#include "core/capture.h"
 #include "core/communicator.h"
 #include "core/launcher.h"
 #include "device/host_table.h"
@@ -90,7 +91,7 @@ Group& Group::ofThisThread() {
 
 Status Group::submit(const CommUse& use, const Operation& operation) {
   TUTTI_TRY(use->error());
-  work_.entries.push_back({use.handle(), nullptr, operation});
+  work_.entries.push_back({use.handle(), nullptr, operation, 0});
   if (active()) return Status::ok();
   const Status status = work_.run();
   work_.entries.clear();
@@ -218,6 +219,25 @@ Status GroupWork::resolve(std::vector<CommUse>& uses) {
   return Status::ok();
 }
 
+/// Finds the captures that the calls go into. Those on one communicator are one operation of it, so they go
+/// into one graph, or none.
+Status GroupWork::checkCaptures() {
+  bool any = false;
+  for (Entry& entry : entries) {
+    TUTTI_ASSIGN(entry.capture, captureOf(*entry.communicator, entry.operation.stream));
+    any = any || entry.capture != 0;
+  }
+  if (!any) return Status::ok();
+  for (const Entry& entry : entries) {
+    const bool same = std::all_of(entries.begin(), entries.end(), [&](const Entry& other) {
+      return other.comm != entry.comm || other.capture == entry.capture;
+    });
+    if (!same)
+      return invalidUsage("the streams of a group must be captured into the same graph, or none of them");
+  }
+  return Status::ok();
+}
+
 Status GroupWork::launch() {
   // Kept between calls so that launching allocates nothing.
   static thread_local std::vector<RankTask*> tasks;
@@ -229,6 +249,8 @@ Status GroupWork::launch() {
   } release;
   TUTTI_TRY(resolve(uses));
   TUTTI_TRY(checkEntries());
+  TUTTI_TRY(checkCaptures());
+  Status status;
   // The entries of one communicator form one task. Groups name few communicators, so a scan is the fastest
   // way.
   for (size_t i = 0; i < entries.size(); ++i) {
@@ -240,9 +262,14 @@ Status GroupWork::launch() {
       operations.push_back(entries[j].operation);
       if (j != i) entries[j].communicator = nullptr;
     }
-    tasks.push_back(communicator->tasks().acquire(operations));
+    if (entries[i].capture == 0) {
+      tasks.push_back(communicator->tasks().acquire(operations));
+    } else if (Status added = captureOperations(*communicator, operations); !added.isOk()) {
+      status = std::move(added);
+    }
   }
-  return launchTasks(tasks);
+  const Status launched = launchTasks(tasks);
+  return launched.isOk() ? status : launched;
 }
 
 }  // namespace tutti

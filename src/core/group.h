@@ -1,6 +1,7 @@
 // Groups: calls between ncclGroupStart and ncclGroupEnd, launched together. One per thread.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <utility>
@@ -31,6 +32,7 @@ struct GroupWork {
     ncclComm_t comm;
     Communicator* communicator;  // set while launching
     Operation operation;
+    uint64_t capture = 0;  // that the call goes into, set while launching; 0: it is executed
   };
   struct OneSidedEntry {
     ncclComm_t comm;
@@ -51,6 +53,7 @@ struct GroupWork {
   Status launchOneSided();
   Status resolve(std::vector<CommUse>& uses);
   Status checkEntries() const;
+  Status checkCaptures();
 };
 
 /// The calling thread's group. Outside of an explicit group every call is a group of its own.

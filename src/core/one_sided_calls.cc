@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "base/datatype.h"
+#include "core/capture.h"
 #include "core/communicator.h"
 #include "core/group.h"
 #include "core/handle.h"
@@ -55,6 +56,10 @@ Status submit(const CommUse& use, cudaStream_t stream, std::vector<OneSidedCall>
 
 Status launchOneSided(Communicator& communicator, cudaStream_t stream, std::vector<OneSidedCall> calls) {
   TUTTI_ASSIGN(const tuttiHostRuntime_v1* runtime, hostTable());
+  TUTTI_ASSIGN(const uint64_t capture, captureOf(communicator, stream));
+  if (capture != 0)
+    return invalidUsage("one-sided calls cannot be captured: stream {} is being captured",
+                        static_cast<const void*>(stream));
   OneSided& oneSided = communicator.oneSided();
   const bool immediate = std::all_of(calls.begin(), calls.end(),
                                      [&](const OneSidedCall& call) { return oneSided.immediate(call); });

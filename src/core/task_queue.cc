@@ -6,6 +6,9 @@
 
 namespace tutti {
 
+TaskQueue::TaskQueue(Communicator& communicator) : communicator_(communicator) {}
+TaskQueue::~TaskQueue() = default;
+
 RankTask* TaskQueue::acquire(std::span<const Operation> operations) {
   RankTask* task = nullptr;
   {
@@ -23,8 +26,6 @@ RankTask* TaskQueue::acquire(std::span<const Operation> operations) {
   task->assign(tickets_.fetch_add(1, std::memory_order_acq_rel) + 1, operations);
   return task;
 }
-
-TaskQueue::~TaskQueue() = default;
 
 void TaskQueue::recycle(RankTask* task) {
   {

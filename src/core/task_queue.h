@@ -18,7 +18,7 @@ namespace tutti {
 /// has its turn.
 class TaskQueue {
  public:
-  explicit TaskQueue(Communicator& communicator) : communicator_(communicator) {}
+  explicit TaskQueue(Communicator& communicator);
   ~TaskQueue();
 
   /// A task for these operations, with the next ticket.
