@@ -52,6 +52,15 @@ class Team {
   HostExecutor& executor(int rank) { return *executors_[static_cast<size_t>(rank)]; }
   FaultState& faults(int rank) { return *faults_[static_cast<size_t>(rank)]; }
 
+  /// Makes `schedules` (of all ranks) known under a name that calls can use: an algorithm from a file.
+  void use(const std::string& name, const std::vector<Schedule>& schedules) {
+    ASSERT_EQ(schedules.size(), schedules_.size());
+    for (size_t r = 0; r < schedules.size(); ++r) {
+      schedules_[r][{name, schedules[r].collective, schedules[r].root}] =
+          std::make_shared<const Schedule>(schedules[r]);
+    }
+  }
+
   /// Generated once for each algorithm, collective and root, as core does.
   std::shared_ptr<const Schedule> schedule(const std::string& algorithm, Collective collective, int root,
                                            int rank) {
