@@ -81,15 +81,6 @@ ncclResult_t pncclCommWindowRegister(ncclComm_t, void*, size_t, ncclWindow_t*, i
 ncclResult_t pncclCommWindowDeregister(ncclComm_t, ncclWindow_t) {
   return entry("ncclCommWindowDeregister", [] { return notServed("ncclCommWindowDeregister"); });
 }
-ncclResult_t pncclAlltoAll(const void*, void*, size_t, ncclDataType_t, ncclComm_t, cudaStream_t) {
-  return entry("ncclAlltoAll", [] { return notServed("ncclAlltoAll"); });
-}
-ncclResult_t pncclGather(const void*, void*, size_t, ncclDataType_t, int, ncclComm_t, cudaStream_t) {
-  return entry("ncclGather", [] { return notServed("ncclGather"); });
-}
-ncclResult_t pncclScatter(const void*, void*, size_t, ncclDataType_t, int, ncclComm_t, cudaStream_t) {
-  return entry("ncclScatter", [] { return notServed("ncclScatter"); });
-}
 
 TUTTI_WEAK_ALIAS(GetVersion) ncclResult_t ncclGetVersion(int*);
 TUTTI_WEAK_ALIAS(GetErrorString) const char* ncclGetErrorString(ncclResult_t);
@@ -107,11 +98,5 @@ ncclResult_t ncclCommShrink(ncclComm_t, int*, int, ncclComm_t*, ncclConfig_t*, i
 TUTTI_WEAK_ALIAS(CommWindowRegister)
 ncclResult_t ncclCommWindowRegister(ncclComm_t, void*, size_t, ncclWindow_t*, int);
 TUTTI_WEAK_ALIAS(CommWindowDeregister) ncclResult_t ncclCommWindowDeregister(ncclComm_t, ncclWindow_t);
-TUTTI_WEAK_ALIAS(AlltoAll)
-ncclResult_t ncclAlltoAll(const void*, void*, size_t, ncclDataType_t, ncclComm_t, cudaStream_t);
-TUTTI_WEAK_ALIAS(Gather)
-ncclResult_t ncclGather(const void*, void*, size_t, ncclDataType_t, int, ncclComm_t, cudaStream_t);
-TUTTI_WEAK_ALIAS(Scatter)
-ncclResult_t ncclScatter(const void*, void*, size_t, ncclDataType_t, int, ncclComm_t, cudaStream_t);
 
 }  // extern "C"

@@ -73,7 +73,10 @@ void OperationRun::postBoard() {
   if (outputBytes != 0) mine_.output = endpoint.describe(operation_.output, outputBytes);
   const bool inputUsable = inputBytes == 0 || mappableByPeers(endpoint, mine_.input);
   const bool outputUsable = outputBytes == 0 || mappableByPeers(endpoint, mine_.output);
-  mine_.usable = inputUsable && outputUsable ? 1 : 0;
+  // In place, an AllToAll would overwrite what peers have yet to read.
+  const bool overwrites =
+      operation_.collective == Collective::allToAll && operation_.input == operation_.output;
+  mine_.usable = inputUsable && outputUsable && !overwrites ? 1 : 0;
   negotiation_ = communicator_->nextNegotiation();
   endpoint.post(negotiation_, mine_);
 }

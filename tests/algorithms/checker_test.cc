@@ -13,11 +13,13 @@
 namespace tutti {
 namespace {
 
-constexpr Collective kCollectives[] = {Collective::allReduce, Collective::allGather,
-                                       Collective::reduceScatter, Collective::broadcast, Collective::reduce};
+constexpr Collective kCollectives[] = {
+    Collective::allReduce, Collective::allGather, Collective::reduceScatter, Collective::broadcast,
+    Collective::reduce,    Collective::allToAll,  Collective::gather,        Collective::scatter};
 
 bool rooted(Collective collective) {
-  return collective == Collective::broadcast || collective == Collective::reduce;
+  return collective == Collective::broadcast || collective == Collective::reduce ||
+         collective == Collective::gather || collective == Collective::scatter;
 }
 
 ScheduleSet schedules(std::string_view algorithm, Collective collective, int32_t ranks, int32_t root = 0,

@@ -40,8 +40,9 @@ TEST(Selector, PicksTheFormThatSuitsTheSize) {
 }
 
 TEST(Selector, AnswersForEveryCallThatExists) {
-  for (const Collective collective : {Collective::allReduce, Collective::allGather, Collective::reduceScatter,
-                                      Collective::broadcast, Collective::reduce})
+  for (const Collective collective :
+       {Collective::allReduce, Collective::allGather, Collective::reduceScatter, Collective::broadcast,
+        Collective::reduce, Collective::allToAll, Collective::gather, Collective::scatter})
     for (int32_t ranks = 1; ranks <= 9; ++ranks)
       for (size_t bytes = 0; bytes <= (size_t{1} << 30); bytes = bytes * 8 + 8)
         for (const SelectorInput& input :
@@ -99,7 +100,7 @@ TEST(CostModel, AgreesWithTheCertificates) {
       EXPECT_DOUBLE_EQ(predictSeconds({algorithm, Collective::allReduce, ranks, 0}, onlyAlpha),
                        prove(*set)->rounds);
     }
-    for (const char* algorithm : {"oneshot", "twoshot", "direct"})
+    for (const char* algorithm : {"oneshot", "twoshot", "direct", "pairwise"})
       for (const Collective collective : findAlgorithm(algorithm)->collectives) {
         const auto set = generateAll(algorithm, {collective, ranks, 0, 0, {}});
         const ScheduleSet* once[] = {&*set};

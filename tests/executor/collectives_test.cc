@@ -176,7 +176,9 @@ TEST(LargeCalls, MoveSeveralMegabytesThroughOrdinarySlots) {
   std::vector<Call> calls;
   for (const Call& form : everything(3)) {
     Call call = form;
-    call.count = 200'003 / (holdsAllBlocks(call.collective, Buffer::output) ? 3 : 1);
+    const bool manyBlocks =
+        holdsAllBlocks(call.collective, Buffer::output) || holdsAllBlocks(call.collective, Buffer::input);
+    call.count = 200'003 / (manyBlocks ? 3 : 1);
     call.channels = 2;
     calls.push_back(call);
   }
