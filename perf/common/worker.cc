@@ -144,7 +144,7 @@ void Worker::setUpSubjects(const Combination& combination, uint64_t bytes, bool 
     const Pointers pointers = pointersOf(subject, options_.misalign);
     calls_.push_back({pointers.send, pointers.recv, subject.shape.count, combination.type->nccl,
                       operators_[i], subject.root, state.groupRank, state.groupSize, state.comm,
-                      state.stream.get()});
+                      state.stream.get(), subject.shape.total, 0});
   }
 }
 
@@ -311,7 +311,20 @@ Outcome Worker::checkResults(uint64_t& wrong) {
   return Outcome::ok();
 }
 
+ncclResult_t Worker::enqueueRounds(int operations, int rounds) {
+  for (int i = 0; i < operations * rounds; ++i) {
+    for (Call& call : calls_) call.round = i % rounds;
+    if (const ncclResult_t result = enqueueGroup(1); result != ncclSuccess) return result;
+  }
+  return ncclSuccess;
+}
+
 ncclResult_t Worker::enqueueOnce(int operations) {
+  const int rounds = job_.collective.rounds(ranks_[0].groupSize);
+  return rounds == 1 ? enqueueGroup(operations) : enqueueRounds(operations, rounds);
+}
+
+ncclResult_t Worker::enqueueGroup(int operations) {
   const bool grouped = operations * count_ > 1;
   if (grouped)
     if (const ncclResult_t result = ncclGroupStart(); result != ncclSuccess) return result;
@@ -406,6 +419,7 @@ Outcome Worker::combine(Measurement& measurement) {
   const Subject& subject = subjects_[0];
   const double bytes = static_cast<double>(subject.shape.total) * subject.width();
   measurement.algBytes = measurement.seconds > 0 ? bytes / measurement.seconds : 0;
+  measurement.algBytes *= job_.collective.algorithmFactor(subject.state->groupSize);
   measurement.busBytes = measurement.algBytes * job_.collective.busFactor(subject.state->groupSize);
   return Outcome::ok();
 }
