@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <utility>
 
@@ -68,7 +69,7 @@ void Watchdog::leave() {
 std::string Watchdog::check() {
   {
     const std::lock_guard lock(mutex_);
-    if (Clock::now() > deadline_) return limited_;
+    if (Clock::now() > deadline_) return limited_ + ": " + unfinished();
   }
   for (const Watched& watched : comms_) {
     ncclResult_t state = ncclSuccess;
@@ -78,6 +79,20 @@ std::string Watchdog::check() {
     return checkNccl(result == ncclSuccess ? state : result, who, watched.comm).message();
   }
   return {};
+}
+
+std::string Watchdog::unfinished() const {
+  std::string ranks;
+  for (const Watched& watched : comms_) {
+    cudaSetDevice(watched.device);  // the null stream's device, of this thread
+    if (cudaStreamQuery(watched.stream) != cudaErrorNotReady) continue;
+    ranks += (ranks.empty() ? "" : ", ") + std::to_string(watched.rank);
+  }
+  if (ranks.empty()) return "the ranks of this process are done and wait for those of other processes";
+  const bool all = static_cast<size_t>(std::count(ranks.begin(), ranks.end(), ',')) + 1 == comms_.size();
+  const bool one = ranks.find(',') == std::string::npos;
+  return (one ? "rank " : "ranks ") + ranks + (one ? " does not finish" : " do not finish") +
+         (all || comms_.size() == 1 ? "" : ", the others of this process are done");
 }
 
 void Watchdog::abortAll() {

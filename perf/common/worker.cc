@@ -152,6 +152,10 @@ Outcome Worker::probe(const Combination& combination, bool& supported) {
   setUpSubjects(combination, options_.minBytes, false);
   for (const Subject& subject : subjects_)
     if (const Outcome outcome = check_.fill(subject); !outcome.isOk()) return outcome;
+  if (thread_ == 0)
+    job_.watchdog.limit(std::chrono::seconds(options_.timeoutSeconds),
+                        std::string("the first ") + job_.collective.name() + " operation");
+  const size_t resident = Job::residentBytes();
   ncclResult_t result = ncclSuccess;
   {
     const Watchdog::Section section(job_.watchdog);
@@ -165,7 +169,9 @@ Outcome Worker::probe(const Combination& combination, bool& supported) {
   if (result != ncclSuccess)
     return checkNccl(result, "rank " + std::to_string(ranks_[0].rank) + ": " + job_.collective.name(),
                      ranks_[0].comm);
-  return wait();
+  const Outcome outcome = wait();
+  if (thread_ == 0) job_.noteFirstUse(resident);
+  return outcome;
 }
 
 Outcome Worker::runSize(const Combination& combination, uint64_t bytes) {
