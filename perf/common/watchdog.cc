@@ -2,7 +2,6 @@
 
 #include <unistd.h>
 
-#include <algorithm>
 #include <cstdio>
 #include <utility>
 
@@ -82,17 +81,15 @@ std::string Watchdog::check() {
 }
 
 std::string Watchdog::unfinished() const {
-  std::string ranks;
+  std::string waiting;
+  std::string done;
   for (const Watched& watched : comms_) {
     cudaSetDevice(watched.device);  // the null stream's device, of this thread
-    if (cudaStreamQuery(watched.stream) != cudaErrorNotReady) continue;
+    std::string& ranks = cudaStreamQuery(watched.stream) == cudaErrorNotReady ? waiting : done;
     ranks += (ranks.empty() ? "" : ", ") + std::to_string(watched.rank);
   }
-  if (ranks.empty()) return "the ranks of this process are done and wait for those of other processes";
-  const bool all = static_cast<size_t>(std::count(ranks.begin(), ranks.end(), ',')) + 1 == comms_.size();
-  const bool one = ranks.find(',') == std::string::npos;
-  return (one ? "rank " : "ranks ") + ranks + (one ? " does not finish" : " do not finish") +
-         (all || comms_.size() == 1 ? "" : ", the others of this process are done");
+  if (waiting.empty()) return "rank " + done + " is done and waits for another process";
+  return "rank " + waiting + " does not finish" + (done.empty() ? "" : "; rank " + done + " is done");
 }
 
 void Watchdog::abortAll() {
