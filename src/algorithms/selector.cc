@@ -66,8 +66,9 @@ std::string whyNot(const Algorithm& algorithm, const SelectorInput& input) {
     return fmt::format("{} needs all ranks on one host with shared memory, and there are {} hosts",
                        algorithm.name, input.hosts);
   if (algorithm.medium == Medium::userBuffers && !input.zeroCopyUsable)
-    return fmt::format("{} needs buffers that all ranks can map (ncclMemAlloc, ncclCommRegister)",
-                       algorithm.name);
+    return fmt::format("{} needs buffers that all ranks can map (ncclMemAlloc, ncclCommRegister){}",
+                       algorithm.name,
+                       input.collective == Collective::allToAll ? ", and no rank may call in place" : "");
   return {};
 }
 

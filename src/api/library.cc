@@ -2,8 +2,8 @@
 #include "api/entry.h"
 #include "base/log.h"
 #include "core/group.h"
-#include "core/init.h"
 #include "core/last_error.h"
+#include "core/lifecycle.h"
 
 using namespace tutti;
 
@@ -63,18 +63,6 @@ ncclResult_t pncclGroupEnd(void) {
 ncclResult_t pncclGroupSimulateEnd(ncclSimInfo_t*) {
   return entry("ncclGroupSimulateEnd", [] { return notServed("ncclGroupSimulateEnd"); });
 }
-ncclResult_t pncclCommInitRankScalable(ncclComm_t*, int, int, int, ncclUniqueId*, ncclConfig_t*) {
-  return entry("ncclCommInitRankScalable", [] { return notServed("ncclCommInitRankScalable"); });
-}
-ncclResult_t pncclCommRevoke(ncclComm_t, int) {
-  return entry("ncclCommRevoke", [] { return notServed("ncclCommRevoke"); });
-}
-ncclResult_t pncclCommSplit(ncclComm_t, int, int, ncclComm_t*, ncclConfig_t*) {
-  return entry("ncclCommSplit", [] { return notServed("ncclCommSplit"); });
-}
-ncclResult_t pncclCommShrink(ncclComm_t, int*, int, ncclComm_t*, ncclConfig_t*, int) {
-  return entry("ncclCommShrink", [] { return notServed("ncclCommShrink"); });
-}
 ncclResult_t pncclCommWindowRegister(ncclComm_t, void*, size_t, ncclWindow_t*, int) {
   return entry("ncclCommWindowRegister", [] { return notServed("ncclCommWindowRegister"); });
 }
@@ -89,12 +77,6 @@ TUTTI_WEAK_ALIAS(ResetDebugInit) void ncclResetDebugInit(void);
 TUTTI_WEAK_ALIAS(GroupStart) ncclResult_t ncclGroupStart(void);
 TUTTI_WEAK_ALIAS(GroupEnd) ncclResult_t ncclGroupEnd(void);
 TUTTI_WEAK_ALIAS(GroupSimulateEnd) ncclResult_t ncclGroupSimulateEnd(ncclSimInfo_t*);
-TUTTI_WEAK_ALIAS(CommInitRankScalable)
-ncclResult_t ncclCommInitRankScalable(ncclComm_t*, int, int, int, ncclUniqueId*, ncclConfig_t*);
-TUTTI_WEAK_ALIAS(CommRevoke) ncclResult_t ncclCommRevoke(ncclComm_t, int);
-TUTTI_WEAK_ALIAS(CommSplit) ncclResult_t ncclCommSplit(ncclComm_t, int, int, ncclComm_t*, ncclConfig_t*);
-TUTTI_WEAK_ALIAS(CommShrink)
-ncclResult_t ncclCommShrink(ncclComm_t, int*, int, ncclComm_t*, ncclConfig_t*, int);
 TUTTI_WEAK_ALIAS(CommWindowRegister)
 ncclResult_t ncclCommWindowRegister(ncclComm_t, void*, size_t, ncclWindow_t*, int);
 TUTTI_WEAK_ALIAS(CommWindowDeregister) ncclResult_t ncclCommWindowDeregister(ncclComm_t, ncclWindow_t);

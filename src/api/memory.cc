@@ -20,7 +20,7 @@ ncclResult_t pncclMemFree(void* ptr) {
 ncclResult_t pncclCommRegister(const ncclComm_t comm, void* buff, size_t size, void** handle) {
   return entry("ncclCommRegister", [&]() -> Status {
     if (handle == nullptr) return invalidArgument("handle is null");
-    TUTTI_ASSIGN(Communicator * communicator, resolveHandle(comm));
+    TUTTI_ASSIGN(const CommUse communicator, resolveHandle(comm));
     TUTTI_ASSIGN(*handle, communicator->registrations().add(buff, size));
     return Status::ok();
   });
@@ -28,7 +28,7 @@ ncclResult_t pncclCommRegister(const ncclComm_t comm, void* buff, size_t size, v
 
 ncclResult_t pncclCommDeregister(const ncclComm_t comm, void* handle) {
   return entry("ncclCommDeregister", [&]() -> Status {
-    TUTTI_ASSIGN(Communicator * communicator, resolveHandle(comm));
+    TUTTI_ASSIGN(const CommUse communicator, resolveHandle(comm));
     return communicator->registrations().remove(handle);
   });
 }
@@ -37,7 +37,7 @@ ncclResult_t pncclRedOpCreatePreMulSum(ncclRedOp_t* op, void* scalar, ncclDataTy
                                        ncclScalarResidence_t residence, ncclComm_t comm) {
   return entry("ncclRedOpCreatePreMulSum", [&]() -> Status {
     if (op == nullptr) return invalidArgument("op is null");
-    TUTTI_ASSIGN(Communicator * communicator, resolveHandle(comm));
+    TUTTI_ASSIGN(const CommUse communicator, resolveHandle(comm));
     TUTTI_TRY(checkType(datatype));
     TUTTI_ASSIGN(*op, communicator->operators().createPreMulSum(scalar, datatype, residence));
     return Status::ok();
@@ -46,7 +46,7 @@ ncclResult_t pncclRedOpCreatePreMulSum(ncclRedOp_t* op, void* scalar, ncclDataTy
 
 ncclResult_t pncclRedOpDestroy(ncclRedOp_t op, ncclComm_t comm) {
   return entry("ncclRedOpDestroy", [&]() -> Status {
-    TUTTI_ASSIGN(Communicator * communicator, resolveHandle(comm));
+    TUTTI_ASSIGN(const CommUse communicator, resolveHandle(comm));
     return communicator->operators().destroy(op);
   });
 }

@@ -59,6 +59,9 @@ Status Control::send(int peer, uint64_t tag, std::string_view bytes, Deadline de
 Result<std::string> Control::receive(int peer, uint64_t tag, Deadline deadline) {
   return hub_->receive(peer, tag, deadline);
 }
+ncclUniqueId Control::deriveId(int leader, std::string_view purpose) const {
+  return hub_->deriveId(leader, purpose);
+}
 void Control::announceFault(const Status& why) { hub_->announceFault(why); }
 void Control::leave(Deadline deadline) { hub_->leave(deadline); }
 

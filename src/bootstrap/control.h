@@ -67,6 +67,11 @@ class Control : public OobChannel {
   /// "rank 3 (host node7, pid 4242)".
   std::string describe(int peer) const;
 
+  /// The id of a rendezvous that ranks of this communicator can compute without talking to each other: equal
+  /// for equal purposes. `leader`, a rank of this one, is to be rank 0 there; it need be alive, nobody else.
+  /// Works after faults, but not after leave().
+  ncclUniqueId deriveId(int leader, std::string_view purpose) const;
+
   /// Tells the peers that this rank has failed or was aborted, and why: their FaultStates are raised with a
   /// remoteError. Raising the own one is the caller's business. Never blocks.
   void announceFault(const Status& why);

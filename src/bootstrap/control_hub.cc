@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstring>
 
 #include "base/identity.h"
 #include "base/log.h"
@@ -54,9 +55,23 @@ Status Control::Hub::start(const UniqueId& given, Deadline deadline) {
                                if (auto self = weak.lock()) self->accept(std::move(connection));
                              }));
   if (id.kind == UniqueId::Kind::rankZeroServes && rank_ == 0) TUTTI_TRY(serveRendezvous(id, deadline));
+  if (id.kind == UniqueId::Kind::derived && rank_ == 0) TUTTI_TRY(Root::start(listener_, id.id, id.secret));
   TUTTI_TRY(meetOthers(id, deadline));
   if (rank_ != 0) TUTTI_TRY(connectStar(deadline));
   return Status::ok();
+}
+
+ncclUniqueId Control::Hub::deriveId(int leader, std::string_view purpose) const {
+  UniqueId id;
+  id.kind = UniqueId::Kind::derived;
+  const std::string name =
+      WireWriter().string("derived").u32(static_cast<uint32_t>(leader)).string(purpose).bytes();
+  id.secret = secret_.derive(name);
+  const Digest digest = sha256(WireWriter().u64(session_).raw(name).bytes());
+  std::memcpy(&id.id, digest.data(), sizeof id.id);
+  const std::lock_guard lock(mutex_);
+  id.addresses = members_[static_cast<size_t>(leader)].addresses;
+  return id.encode();
 }
 
 /// NCCL_COMM_ID: rank 0 listens at that address. The port may still be held by the communicator before.

@@ -34,6 +34,7 @@ class Control::Hub : public std::enable_shared_from_this<Control::Hub> {
   Result<std::vector<std::string>> allGather(std::string_view mine, Deadline deadline);
   Status send(int peer, uint64_t tag, std::string_view bytes, Deadline deadline);
   Result<std::string> receive(int peer, uint64_t tag, Deadline deadline);
+  ncclUniqueId deriveId(int leader, std::string_view purpose) const;
   void announceFault(const Status& why);
   void leave(Deadline deadline);
   std::string describe(int peer) const;

@@ -1,6 +1,7 @@
 #include "bootstrap/rendezvous.h"
 
 #include <algorithm>
+#include <mutex>
 
 #include "base/log.h"
 #include "base/random.h"
@@ -18,8 +19,19 @@ constexpr uint32_t kIdleLimitMs = 24u * 3600 * 1000;
 /// The root answers at the deadline of the rank that gives up first; that rank waits so much longer for it.
 constexpr std::chrono::seconds kGrace{3};
 constexpr std::chrono::seconds kFlushLimit{5};
+constexpr int64_t kDerivedPauseMs = 10;
 /// After a failure, ranks that come so late still hear why; the deadline may end this earlier.
 constexpr uint32_t kLatecomerLimitMs = 20000;
+
+/// The rendezvous that this process serves.
+struct Served {
+  std::mutex mutex;
+  std::map<uint64_t, std::weak_ptr<Root>> roots;
+};
+Served& served() {
+  static Served& all = *new Served;  // never destroyed: used by the service thread, also at exit
+  return all;
+}
 
 void encodeMember(WireWriter& out, const Member& member) {
   out.i32(member.rank).string(member.host).i64(member.pid).u64(member.service);
@@ -122,8 +134,28 @@ Status Root::start(std::shared_ptr<AuthListener> listener, uint64_t id, const Se
   if (!timer.isOk()) return timer.status();
   root->timer_ = *timer;
   Status status = server.offer(id, secret, [root](AcceptedConnection c) { root->arrive(std::move(c)); });
-  if (!status.isOk()) ioService().remove(root->timer_);
+  if (!status.isOk()) {
+    ioService().remove(root->timer_);
+    return status;
+  }
+  const std::lock_guard lock(served().mutex);
+  served().roots[id] = root;
   return status;
+}
+
+void Root::cancel(uint64_t id) {
+  std::shared_ptr<Root> root;
+  {
+    const std::lock_guard lock(served().mutex);
+    if (const auto found = served().roots.find(id); found != served().roots.end())
+      root = found->second.lock();
+  }
+  if (root == nullptr) return;
+  ioService()
+      .post([root] {
+        if (root->arrivals_.empty() && !root->done_) root->finish();
+      })
+      .ignore();
 }
 
 /// Why this rank may not join, beside those that are here; ok when it may.
@@ -270,6 +302,10 @@ void Root::finish() {
   timer_ = 0;
   arrivals_.clear();
   if (!listener_) return;
+  {
+    const std::lock_guard lock(served().mutex);
+    served().roots.erase(id_);
+  }
   listener_->withdraw(id_);
   listener_.reset();
 }
@@ -278,7 +314,8 @@ Result<RendezvousTable> meet(const UniqueId& id, const JoinHello& hello, Deadlin
                              const FaultState* faults) {
   RetryPolicy retry = RetryPolicy::fromParams();
   // Rank 0 may start any time later; the maker of a unique id was there before the id.
-  retry.untilDeadline = id.kind == UniqueId::Kind::rankZeroServes;
+  retry.untilDeadline = id.kind != UniqueId::Kind::makerServes;
+  if (id.kind == UniqueId::Kind::derived) retry.pauseMs = kDerivedPauseMs;  // rank 0 is in the same call
   std::string where;
   for (const SocketAddress& address : id.addresses) where += (where.empty() ? "" : ", ") + address.text();
   auto connected =

@@ -64,6 +64,8 @@ std::string rankList(const std::vector<int>& ranks);
 class Root : public std::enable_shared_from_this<Root> {
  public:
   static Status start(std::shared_ptr<AuthListener> listener, uint64_t id, const Secret& secret);
+  /// Ends the rendezvous of that id, if this process serves it and nobody has come yet.
+  static void cancel(uint64_t id);
 
  private:
   Root(std::shared_ptr<AuthListener> listener, uint64_t id) : listener_(std::move(listener)), id_(id) {}

@@ -87,7 +87,7 @@ Result<UniqueId> UniqueId::decode(const ncclUniqueId& bytes) {
   if (view.substr(kCheckOffset, kAddressOffset - kCheckOffset) != checkBytes(view))
     return invalidArgument("the unique id is damaged: all {} bytes must be passed on unchanged",
                            NCCL_UNIQUE_ID_BYTES);
-  if (kind > static_cast<uint8_t>(Kind::rankZeroServes))
+  if (kind > static_cast<uint8_t>(Kind::derived))
     return invalidArgument("the unique id has unknown kind {}", kind);
   id.kind = static_cast<Kind>(kind);
   id.id = in.u64();
@@ -104,6 +104,10 @@ Result<UniqueId> UniqueId::decode(const ncclUniqueId& bytes) {
 
 Result<ncclUniqueId> createUniqueId() {
   if (const std::string commId = params().commId(); !commId.empty()) return idOfCommId(commId);
+  return createOwnUniqueId();
+}
+
+Result<ncclUniqueId> createOwnUniqueId() {
   TUTTI_ASSIGN(std::shared_ptr<AuthListener> listener, AuthListener::ofProcess());
   UniqueId id;
   TUTTI_ASSIGN(id.id, randomU64());
@@ -111,6 +115,11 @@ Result<ncclUniqueId> createUniqueId() {
   id.addresses = listener->addresses();
   TUTTI_TRY(Root::start(std::move(listener), id.id, id.secret));
   return id.encode();
+}
+
+void forgetUniqueId(const ncclUniqueId& bytes) {
+  if (auto id = UniqueId::decode(bytes); id.isOk() && id->kind == UniqueId::Kind::makerServes)
+    Root::cancel(id->id);
 }
 
 Result<Secret> secretOfCommId() {

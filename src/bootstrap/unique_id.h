@@ -3,7 +3,10 @@
 //   offset  bytes
 //        0      4  magic "TUID"
 //        4      1  layout version (1)
-//        5      1  kind: 0 the maker's listener serves the rendezvous, 1 rank 0 does (NCCL_COMM_ID)
+//        5      1  kind: 0 the maker's listener serves the rendezvous, 1 rank 0 does (NCCL_COMM_ID), 2 rank 0
+//        does, on
+//                  the listener of its process (ids derived from a communicator; they never leave the
+//                  library)
 //        6      1  number of addresses
 //        7      1  0
 //        8      8  random id: which rendezvous
@@ -25,7 +28,7 @@
 namespace tutti {
 
 struct UniqueId {
-  enum class Kind : uint8_t { makerServes = 0, rankZeroServes = 1 };
+  enum class Kind : uint8_t { makerServes = 0, rankZeroServes = 1, derived = 2 };
 
   Kind kind = Kind::makerServes;
   uint64_t id = 0;
@@ -41,6 +44,10 @@ struct UniqueId {
 /// rendezvous from now on, whether or not it becomes a rank, until all ranks have met, or a day has passed
 /// without any of them.
 Result<ncclUniqueId> createUniqueId();
+/// The same, but whatever NCCL_COMM_ID says: for further communicators of a job.
+Result<ncclUniqueId> createOwnUniqueId();
+/// Stops serving an id that this process made and that nobody will use. No effect on other ids.
+void forgetUniqueId(const ncclUniqueId& id);
 
 /// The secret of jobs that use NCCL_COMM_ID: made from the content of TUTTI_SECRET_FILE, or a constant when
 /// there is none (then anyone who reaches the port can join).

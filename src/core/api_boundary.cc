@@ -9,6 +9,7 @@
 namespace tutti {
 
 ncclResult_t reportFailure(const char* function, const Status& status) noexcept {
+  if (status.code() == ncclInProgress) return ncclInProgress;  // no failure, though no end either
   try {
     const Status full = status.withContext("{}", function);
     logWarn("{}", full.message());

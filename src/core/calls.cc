@@ -56,7 +56,7 @@ Status checkBuffers(const CollectiveCall& call, bool readsInput, bool writesOutp
 /// A message to oneself needs its counterpart in the same group, or it waits for ever; the group checks that.
 Status submitMessage(Operation operation, size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
                      cudaStream_t stream) {
-  TUTTI_ASSIGN(Communicator * communicator, resolveHandle(comm));
+  TUTTI_ASSIGN(const CommUse communicator, resolveForWork(comm));
   TUTTI_TRY(checkType(type));
   TUTTI_TRY(checkPeer(peer, communicator->ranks()));
   TUTTI_TRY(checkSize(count, sizeOf(type), 1));
@@ -68,13 +68,13 @@ Status submitMessage(Operation operation, size_t count, ncclDataType_t type, int
   operation.reduction.spec.type = ncclInt8;
   operation.root = peer;
   operation.stream = stream;
-  return Group::ofThisThread().submit(*communicator, operation);
+  return Group::ofThisThread().submit(communicator, operation);
 }
 
 }  // namespace
 
 Status callCollective(const CollectiveCall& call) {
-  TUTTI_ASSIGN(Communicator * communicator, resolveHandle(call.comm));
+  TUTTI_ASSIGN(const CommUse communicator, resolveForWork(call.comm));
   const int ranks = communicator->ranks();
   TUTTI_TRY(checkType(call.type));
   if (hasRoot(call.collective)) TUTTI_TRY(checkRoot(call.root, ranks));
@@ -97,7 +97,7 @@ Status callCollective(const CollectiveCall& call) {
   operation.root = hasRoot(call.collective) ? call.root : 0;
   operation.stream = call.stream;
   TUTTI_TRY(communicator->planner().check(operation));
-  return Group::ofThisThread().submit(*communicator, operation);
+  return Group::ofThisThread().submit(communicator, operation);
 }
 
 Status callSend(const void* buffer, size_t count, ncclDataType_t type, int peer, ncclComm_t comm,

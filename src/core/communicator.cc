@@ -14,6 +14,8 @@ namespace tutti {
 namespace {
 
 constexpr auto kTeardownLimit = std::chrono::seconds(10);
+/// Running tasks notice a fault within microseconds; those that take longer wait behind another communicator.
+constexpr auto kQuiesceLimit = std::chrono::milliseconds(500);
 
 /// PeerInfo as bytes: fields separated by newlines, which none of them may contain.
 std::string encodePeer(const PeerInfo& info) {
@@ -50,21 +52,27 @@ Result<PeerInfo> decodePeer(std::string_view text, int rank) {
 Communicator::Communicator(const CommunicatorSetup& setup)
     : setup_(setup), faults_(std::make_shared<FaultState>()) {}
 
-Result<std::unique_ptr<Communicator>> Communicator::create(const CommunicatorSetup& setup) {
-  std::unique_ptr<Communicator> communicator(new Communicator(setup));
-  const Deadline deadline = Deadline::after(std::chrono::seconds(params().initTimeout()));
-  TUTTI_TRY(communicator->connect(deadline).withContext("rank {} of {}", setup.rank, setup.ranks));
-  return communicator;
+void Communicator::setRank(int rank, int ranks) {
+  setup_.rank = rank;
+  setup_.ranks = ranks;
 }
 
-Status Communicator::connect(Deadline deadline) {
+Status Communicator::connect() {
+  const Deadline deadline = Deadline::after(std::chrono::seconds(params().initTimeout()));
+  return connectTo(deadline).withContext("rank {} of {}", setup_.rank, setup_.ranks);
+}
+
+Status Communicator::connectTo(Deadline deadline) {
   JoinRequest request;
   request.id = setup_.id;
   request.rank = setup_.rank;
   request.nranks = setup_.ranks;
   request.settings = agreedSettings();
   request.faults = faults_;
-  request.onFault = [this] { wake(); };
+  request.onFault = [this] {
+    raiseDependents(faults_->error(), false);
+    wake();
+  };
   TUTTI_ASSIGN(control_, Control::join(request, deadline));
   TUTTI_TRY(exchangePeers(deadline));
   std::set<std::string> hosts;
@@ -107,7 +115,8 @@ Status Communicator::exchangePeers(Deadline deadline) {
 }
 
 Communicator::~Communicator() {
-  if (!closed_) abort();
+  if (!closed_) interrupt(Status(ncclRemoteError, "the communicator was given up"));
+  releaseParts();
 }
 
 void Communicator::wake() {
@@ -122,7 +131,58 @@ void Communicator::fail(const Status& error) {
   wake();
 }
 
+void Communicator::adopt(Communicator& child, bool onFault) {
+  {
+    const std::lock_guard lock(dependentsMutex_);
+    std::erase_if(dependents_, [](const Dependent& one) { return one.faults.expired(); });
+    dependents_.push_back({child.faults_, onFault});
+  }
+  // What came before it was in the list did not reach it.
+  if (onFault && faults_->stopped() && !revoked()) raiseDependents(faults_->error(), false);
+}
+
+void Communicator::raiseDependents(const Status& why, bool aborted) {
+  const std::lock_guard lock(dependentsMutex_);
+  for (const Dependent& one : dependents_) {
+    if (!aborted && !one.onFault) continue;
+    if (const auto faults = one.faults.lock()) faults->raise(why.withContext("the parent communicator"));
+  }
+}
+
+Result<std::vector<std::string>> Communicator::exchange(const std::string& mine, Deadline deadline) {
+  const std::lock_guard lock(exchangeMutex_);
+  if (!revoked()) {
+    TUTTI_TRY(error());
+    return control_->allGather(mine, deadline);
+  }
+  // The control channel ended with the revocation: all ranks meet anew, at a place that all can compute.
+  JoinRequest request;
+  request.id = deriveId(0, "meeting after revoke");
+  request.rank = setup_.rank;
+  request.nranks = setup_.ranks;
+  request.faults = std::make_shared<FaultState>();
+  {
+    const std::lock_guard dependents(dependentsMutex_);
+    dependents_.push_back({request.faults, false});
+  }
+  TUTTI_ASSIGN(const std::unique_ptr<Control> meeting, Control::join(request, deadline));
+  auto all = meeting->allGather(mine, deadline);
+  meeting->leave(Deadline::after(kTeardownLimit));
+  return all;
+}
+
 Status Communicator::finalize() { return tasks_->drain(Deadline::never()); }
+
+Status Communicator::revoke(std::string_view why) {
+  if (revoked_.exchange(true, std::memory_order_acq_rel)) return Status::ok();
+  const Status error(ncclRemoteError, fmt::format("rank {} {}", setup_.rank, why));
+  faults_->raise(error);  // no effect when a peer's failure came first
+  wake();
+  control_->announceFault(faults_->error());
+  // Tasks behind other communicators' in a stream's queue end when their turn comes.
+  tasks_->drain(Deadline::after(kQuiesceLimit)).ignore();
+  return Status::ok();
+}
 
 Status Communicator::close() {
   if (closed_) return Status::ok();
@@ -134,20 +194,30 @@ Status Communicator::close() {
   } else {
     control_->leave(Deadline::after(kTeardownLimit));
   }
-  control_.reset();
-  tasks_.reset();
-  executor_.reset();
-  endpoint_.reset();
-  return status;
+  releaseParts();
+  return revoked() ? Status::ok() : status;
 }
 
-void Communicator::abort() {
-  if (closed_) return;
-  closed_ = true;
-  faults_->raise(Status(ncclRemoteError, fmt::format("rank {} aborted the communicator", setup_.rank)));
+void Communicator::interrupt(const Status& why) {
+  faults_->raise(why);
+  raiseDependents(why, true);
   wake();
-  if (control_) control_->announceFault(faults_->error());
-  if (tasks_) tasks_->drain(Deadline::after(kTeardownLimit)).ignore();
+}
+
+void Communicator::abort(std::unique_ptr<Communicator> communicator) {
+  Communicator& self = *communicator;
+  self.interrupt(Status(ncclRemoteError, fmt::format("rank {} aborted the communicator", self.setup_.rank)));
+  if (self.control_) {
+    self.control_->announceFault(self.faults_->error());
+    self.control_.reset();  // no news reaches this object any more
+  }
+  self.closed_ = true;
+  if (self.tasks_ && !self.tasks_->drain(Deadline::after(kQuiesceLimit)).isOk()) {
+    self.tasks_->abandon(std::move(communicator));
+  }
+}
+
+void Communicator::releaseParts() {
   control_.reset();
   tasks_.reset();
   executor_.reset();

@@ -1,10 +1,13 @@
 // One rank's communicator: the few parts it is made of, and their life.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/deadline.h"
@@ -26,6 +29,7 @@ struct CommunicatorSetup {
   int ranks = 1;
   int device = 0;
   ncclUniqueId id{};
+  bool blocking = true;
   std::string name;
   int minChannels = 0;  // 0: the library decides
   int maxChannels = 0;
@@ -41,10 +45,16 @@ struct CommunicatorSetup {
 ///   tasks      operations in flight, in order
 class Communicator {
  public:
-  /// Collective over all ranks; blocks until they have met or the init deadline passed.
-  static Result<std::unique_ptr<Communicator>> create(const CommunicatorSetup& setup);
+  explicit Communicator(const CommunicatorSetup& setup);
   ~Communicator();
 
+  /// Where the unique id is known later than the object is made. Before connect().
+  void setId(const ncclUniqueId& id) { setup_.id = id; }
+  void setRank(int rank, int ranks);
+  /// Collective over all ranks; blocks until they have met, the init deadline passed, or abort() ends it.
+  Status connect();
+
+  const CommunicatorSetup& setup() const { return setup_; }
   int rank() const { return setup_.rank; }
   int ranks() const { return setup_.ranks; }
   int device() const { return setup_.device; }
@@ -68,20 +78,38 @@ class Communicator {
   /// Ok, or the error that made the communicator unusable.
   Status error() const { return faults_->error(); }
 
+  /// Exchanges bytes with all ranks over the control channel; after revoke() over a channel made for this.
+  /// One call at a time.
+  Result<std::vector<std::string>> exchange(const std::string& mine, Deadline deadline);
+  /// See Control::deriveId.
+  ncclUniqueId deriveId(int leader, std::string_view purpose) const {
+    return control_->deriveId(leader, purpose);
+  }
+  /// While `child` is being made it fails when this communicator is aborted, and (`onFault`) when it fails.
+  void adopt(Communicator& child, bool onFault);
+
   /// Waits for the operations that were enqueued. Idempotent.
   Status finalize();
+  /// Ends what runs here and on the other ranks; nothing can be enqueued any more. Idempotent.
+  Status revoke(std::string_view why);
+  bool revoked() const { return revoked_.load(std::memory_order_acquire); }
   /// Orderly end: finalize, say goodbye. Peers need not be there.
   Status close();
-  /// Ends at once: running operations return with an error.
-  void abort();
+  /// Ends what goes on: whoever waits, in connect() too, returns with an error. May be called by any thread
+  /// while others work with the object.
+  void interrupt(const Status& why);
+  /// interrupt(), then closes. Nobody else works with the object any more, but for tasks on streams; those
+  /// that cannot end yet keep the object, and the last one deletes it.
+  static void abort(std::unique_ptr<Communicator> communicator);
 
  private:
-  explicit Communicator(const CommunicatorSetup& setup);
-  Status connect(Deadline deadline);
+  Status connectTo(Deadline deadline);
   Status exchangePeers(Deadline deadline);
   void wake();
+  void raiseDependents(const Status& why, bool aborted);
+  void releaseParts();
 
-  const CommunicatorSetup setup_;
+  CommunicatorSetup setup_;
   std::shared_ptr<FaultState> faults_;
   std::unique_ptr<Control> control_;
   std::vector<PeerInfo> peers_;
@@ -92,7 +120,16 @@ class Communicator {
   std::unique_ptr<TaskQueue> tasks_;
   Registrations registrations_;
   uint64_t negotiations_ = 0;
+  std::atomic<bool> revoked_{false};
   bool closed_ = false;
+
+  struct Dependent {
+    std::weak_ptr<FaultState> faults;
+    bool onFault;
+  };
+  std::mutex dependentsMutex_;
+  std::vector<Dependent> dependents_;
+  std::mutex exchangeMutex_;
 };
 
 }  // namespace tutti

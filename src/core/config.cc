@@ -1,6 +1,9 @@
 #include "core/config.h"
 
+#include <strings.h>
+
 #include <algorithm>
+#include <cstddef>
 #include <cstring>
 
 namespace tutti {
@@ -20,6 +23,17 @@ Status checkCount(const char* name, int value) {
   return invalidArgument("config.{} is {}, but must be at least 1", name, value);
 }
 
+/// Bytes of the structure that a caller compiled against that version can have set: what came later holds
+/// whatever its memory held.
+size_t knownSize(unsigned version) {
+  if (version < NCCL_VERSION(2, 17, 0)) return offsetof(ncclConfig_t, cgaClusterSize);
+  if (version < NCCL_VERSION(2, 18, 0)) return offsetof(ncclConfig_t, splitShare);
+  if (version < NCCL_VERSION(2, 26, 0)) return offsetof(ncclConfig_t, trafficClass);
+  if (version < NCCL_VERSION(2, 27, 0)) return offsetof(ncclConfig_t, commName);
+  if (version < NCCL_VERSION(2, 28, 0)) return offsetof(ncclConfig_t, nChannelsPerNetPeer);
+  return sizeof(ncclConfig_t);
+}
+
 }  // namespace
 
 Status applyConfig(const ncclConfig_t* config, CommunicatorSetup& setup) {
@@ -34,7 +48,7 @@ Status applyConfig(const ncclConfig_t* config, CommunicatorSetup& setup) {
                            kSmallestSize);
   }
   ncclConfig_t own = NCCL_CONFIG_INITIALIZER;
-  std::memcpy(&own, config, std::min(config->size, sizeof own));
+  std::memcpy(&own, config, std::min({config->size, sizeof own, knownSize(config->version)}));
   TUTTI_TRY(checkFlag("blocking", own.blocking));
   TUTTI_TRY(checkCount("minCTAs", own.minCTAs));
   TUTTI_TRY(checkCount("maxCTAs", own.maxCTAs));
@@ -45,6 +59,10 @@ Status applyConfig(const ncclConfig_t* config, CommunicatorSetup& setup) {
   }
   if (own.minCTAs != NCCL_CONFIG_UNDEF_INT) setup.minChannels = own.minCTAs;
   if (own.maxCTAs != NCCL_CONFIG_UNDEF_INT) setup.maxChannels = own.maxCTAs;
+  if (own.blocking != NCCL_CONFIG_UNDEF_INT) setup.blocking = own.blocking != 0;
+  if (own.netName != nullptr && ::strcasecmp(own.netName, "Socket") != 0) {
+    return invalidUsage("config.netName is \"{}\", but the only network here is \"Socket\"", own.netName);
+  }
   if (own.commName != nullptr) setup.name = own.commName;
   return Status::ok();
 }

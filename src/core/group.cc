@@ -1,7 +1,8 @@
 #include "core/group.h"
 
-#include <thread>
+#include <algorithm>
 
+#include "core/background.h"
 #include "core/communicator.h"
 #include "core/launcher.h"
 #include "device/host_table.h"
@@ -29,94 +30,191 @@ Status checkStream(const tuttiHostRuntime_v1& runtime, cudaStream_t stream) {
   return invalidArgument("{} is not a stream, or was destroyed", static_cast<const void*>(stream));
 }
 
+/// Marks what non-blocking work has to do with as in progress, until it is done.
+class InProgress {
+ public:
+  explicit InProgress(const GroupWork& work) {
+    for (const Job& job : work.jobs)
+      if (job.subject != nullptr) mark(job.subject->handle());
+    for (const GroupWork::Entry& entry : work.entries) mark(entry.comm);
+  }
+  void end(const Status& outcome) {
+    for (ncclComm_t comm : comms_) {
+      if (!outcome.isOk()) {
+        const std::lock_guard lock(comm->mutex);
+        if (comm->failure.isOk()) comm->failure = outcome;
+      }
+      comm->pending.fetch_sub(1, std::memory_order_acq_rel);
+    }
+  }
+
+ private:
+  void mark(ncclComm_t comm) {
+    comm->pending.fetch_add(1, std::memory_order_acq_rel);
+    comms_.push_back(comm);
+  }
+  std::vector<ncclComm_t> comms_;
+};
+
+Status continueInBackground(GroupWork work) {
+  struct Shared {
+    GroupWork work;
+    InProgress progress;
+  };
+  InProgress progress(work);
+  auto shared = std::make_shared<Shared>(Shared{std::move(work), std::move(progress)});
+  const Status started = runInBackground([shared]() mutable {
+    Status outcome = shared->work.run();
+    InProgress ended = std::move(shared->progress);
+    // Uses of handles go first: whoever then sees that nothing is in progress may destroy them.
+    shared.reset();
+    ended.end(outcome);
+  });
+  if (started.isOk()) return inProgress();
+  for (const Job& job : shared->work.jobs) job.cancel(started);
+  const Status outcome = shared->work.run();  // ends at once, and leaves the handles in the right state
+  shared->progress.end(outcome.isOk() ? started : outcome);
+  return started;
+}
+
 }  // namespace
+
+Status inProgress() { return {ncclInProgress, "in progress: poll ncclCommGetAsyncError"}; }
 
 Group& Group::ofThisThread() {
   static thread_local Group group;
   return group;
 }
 
-Status Group::submit(Communicator& communicator, const Operation& operation) {
-  TUTTI_TRY(communicator.error());
-  entries_.push_back({&communicator, operation});
+Status Group::submit(const CommUse& use, const Operation& operation) {
+  TUTTI_TRY(use->error());
+  work_.entries.push_back({use.handle(), nullptr, operation});
   if (active()) return Status::ok();
-  const Status status = launch();
-  entries_.clear();
+  const Status status = work_.run();
+  work_.entries.clear();
   return status;
 }
 
-Status Group::submitJob(std::function<Status()> job) {
-  if (!active()) return job();
-  jobs_.push_back(std::move(job));
-  return Status::ok();
+Status Group::submitJob(Job job) {
+  if (active()) {
+    work_.jobs.push_back(std::move(job));
+    return Status::ok();
+  }
+  if (job.blocking) return job.run();
+  GroupWork work;
+  work.jobs.push_back(std::move(job));
+  return continueInBackground(std::move(work));
 }
 
 Status Group::end() {
   if (depth_ == 0) return invalidUsage("ncclGroupEnd without ncclGroupStart");
   if (--depth_ > 0) return error_;
-  Status status = error_;
-  if (status.isOk() && !jobs_.empty()) status = runJobs();
-  if (status.isOk() && !entries_.empty()) status = launch();
-  clear();
+  const Status error = std::exchange(error_, Status::ok());
+  if (!error.isOk()) {
+    // Nothing is launched; those that wait for a job learn why it does not come.
+    for (const Job& job : work_.jobs) {
+      job.cancel(error);
+      job.run().ignore();
+    }
+    work_ = {};
+    return error;
+  }
+  if (!work_.blocking()) return continueInBackground(std::exchange(work_, {}));
+  const Status status = work_.run();
+  work_.jobs.clear();
+  work_.entries.clear();
   return status;
 }
 
-void Group::clear() {
-  error_ = Status::ok();
-  entries_.clear();
-  jobs_.clear();
+bool GroupWork::blocking() const {
+  return std::all_of(jobs.begin(), jobs.end(), [](const Job& job) { return job.blocking; });
 }
 
-Status Group::runJobs() {
-  std::vector<Status> results(jobs_.size());
-  std::vector<std::thread> threads;
-  for (size_t i = 1; i < jobs_.size(); ++i) {
-    threads.emplace_back([&, i] { results[i] = jobs_[i](); });
+Status GroupWork::run() {
+  if (!jobs.empty()) TUTTI_TRY(runJobs());
+  return entries.empty() ? Status::ok() : launch();
+}
+
+Status GroupWork::runJobs() {
+  std::vector<Status> results(jobs.size());
+  std::vector<std::function<void()>> chains;
+  std::vector<bool> taken(jobs.size());
+  for (size_t i = 0; i < jobs.size(); ++i) {
+    if (taken[i]) continue;
+    std::vector<size_t> chain{i};
+    for (size_t j = i + 1; jobs[i].order != nullptr && j < jobs.size(); ++j)
+      if (jobs[j].order == jobs[i].order) chain.push_back(j);
+    for (const size_t job : chain) taken[job] = true;
+    chains.emplace_back([this, &results, chain = std::move(chain)] {
+      for (const size_t job : chain) results[job] = jobs[job].run();
+    });
   }
-  results[0] = jobs_[0]();
-  for (std::thread& thread : threads) thread.join();
+  const Status threads = runTogether(chains, [this](const Status& why) {
+    for (const Job& job : jobs) job.cancel(why);
+  });
+  TUTTI_TRY(threads);
   for (const Status& result : results) TUTTI_TRY(result);
   return Status::ok();
 }
 
-Status Group::checkEntries() {
+Status GroupWork::checkEntries() const {
   TUTTI_ASSIGN(const tuttiHostRuntime_v1* runtime, hostTable());
-  for (const Entry& entry : entries_) TUTTI_TRY(checkStream(*runtime, entry.operation.stream));
+  for (const Entry& entry : entries) TUTTI_TRY(checkStream(*runtime, entry.operation.stream));
   static thread_local std::vector<Operation> own;
-  for (const Entry& entry : entries_) {
+  for (const Entry& entry : entries) {
     if (entry.operation.kind == Operation::Kind::collective ||
         entry.operation.root != entry.communicator->rank()) {
       continue;
     }
     own.clear();
-    for (const Entry& other : entries_) {
-      if (other.communicator == entry.communicator) own.push_back(other.operation);
+    for (const Entry& other : entries) {
+      if (other.comm == entry.comm) own.push_back(other.operation);
     }
     TUTTI_TRY(checkSelfMessages(*entry.communicator, own));
   }
   return Status::ok();
 }
 
-Status Group::launch() {
+/// Another thread may have ended a communicator since its calls were collected.
+Status GroupWork::resolve(std::vector<CommUse>& uses) {
+  for (Entry& entry : entries) {
+    const auto known = std::find_if(uses.begin(), uses.end(),
+                                    [&](const CommUse& use) { return use.handle() == entry.comm; });
+    if (known != uses.end()) {
+      entry.communicator = known->get();
+      continue;
+    }
+    TUTTI_ASSIGN(CommUse use, resolveForLaunch(entry.comm));
+    entry.communicator = use.get();
+    uses.push_back(std::move(use));
+  }
+  return Status::ok();
+}
+
+Status GroupWork::launch() {
   // Kept between calls so that launching allocates nothing.
   static thread_local std::vector<RankTask*> tasks;
   static thread_local std::vector<Operation> operations;
+  static thread_local std::vector<CommUse> uses;
   tasks.clear();
+  struct Release {
+    ~Release() { uses.clear(); }
+  } release;
+  TUTTI_TRY(resolve(uses));
   TUTTI_TRY(checkEntries());
   // The entries of one communicator form one task. Groups name few communicators, so a scan is the fastest
   // way.
-  for (size_t i = 0; i < entries_.size(); ++i) {
-    Communicator* communicator = entries_[i].communicator;
+  for (size_t i = 0; i < entries.size(); ++i) {
+    Communicator* communicator = entries[i].communicator;
     if (communicator == nullptr) continue;
     operations.clear();
-    for (size_t j = i; j < entries_.size(); ++j) {
-      if (entries_[j].communicator != communicator) continue;
-      operations.push_back(entries_[j].operation);
-      if (j != i) entries_[j].communicator = nullptr;
+    for (size_t j = i; j < entries.size(); ++j) {
+      if (entries[j].communicator != communicator) continue;
+      operations.push_back(entries[j].operation);
+      if (j != i) entries[j].communicator = nullptr;
     }
     tasks.push_back(communicator->tasks().acquire(operations));
   }
-  entries_.clear();
   return launchTasks(tasks);
 }
 

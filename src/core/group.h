@@ -2,15 +2,48 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <utility>
 #include <vector>
 
 #include "base/status.h"
+#include "core/handle.h"
 #include "core/operation.h"
 
 namespace tutti {
 
-class Communicator;
+/// A call that makes or ends a communicator, and may wait for the other ranks' calls.
+struct Job {
+  std::function<Status()> run;
+  /// Makes run() return soon, with this error.
+  std::function<void(const Status& why)> cancel;
+  /// Jobs of a group with the same key run in call order, on one thread. Null: on a thread of its own.
+  const void* order = nullptr;
+  bool blocking = true;
+  /// Is in progress until the job has ended, when the job is not blocking; gets its error. May be null.
+  std::shared_ptr<CommUse> subject;
+};
+
+/// What a group has collected.
+struct GroupWork {
+  struct Entry {
+    ncclComm_t comm;
+    Communicator* communicator;  // set while launching
+    Operation operation;
+  };
+  std::vector<Job> jobs;
+  std::vector<Entry> entries;
+
+  bool blocking() const;
+  /// Jobs, then operations.
+  Status run();
+
+ private:
+  Status runJobs();
+  Status launch();
+  Status resolve(std::vector<CommUse>& uses);
+  Status checkEntries() const;
+};
 
 /// The calling thread's group. Outside of an explicit group every call is a group of its own.
 class Group {
@@ -21,10 +54,11 @@ class Group {
   bool active() const { return depth_ > 0; }
 
   /// Launches now, or with the group when one is open.
-  Status submit(Communicator& communicator, const Operation& operation);
-  /// Runs `job` (an initialisation) now, or, when a group is open, at its end, all jobs of the group at once,
-  /// each on a thread of its own: they wait for each other.
-  Status submitJob(std::function<Status()> job);
+  Status submit(const CommUse& use, const Operation& operation);
+  /// Runs the job now, or, when a group is open, at its end, all jobs of the group at once, each on a thread
+  /// of its own: they wait for each other. A job that does not block goes on in the background: then this, or
+  /// end(), says ncclInProgress.
+  Status submitJob(Job job);
   /// An argument error inside a group: kept and returned by end() too; nothing of the group is launched then.
   void latch(const Status& error) {
     if (active() && error_.isOk()) error_ = error;
@@ -34,19 +68,12 @@ class Group {
   Status end();
 
  private:
-  Status runJobs();
-  Status launch();
-  Status checkEntries();
-  void clear();
-
-  struct Entry {
-    Communicator* communicator;
-    Operation operation;
-  };
   int depth_ = 0;
   Status error_;
-  std::vector<Entry> entries_;
-  std::vector<std::function<Status()>> jobs_;
+  GroupWork work_;
 };
+
+/// The answer of a non-blocking call that goes on in the background. Not an error.
+Status inProgress();
 
 }  // namespace tutti

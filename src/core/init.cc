@@ -12,6 +12,27 @@
 namespace tutti {
 namespace {
 
+/// Records how the making of a handle's communicator ended. Abort may have ended the handle meanwhile: then
+/// it stays so.
+void settle(ncclComm_t handle, const Status& outcome) {
+  if (!outcome.isOk()) {
+    const std::lock_guard lock(handle->mutex);
+    handle->failure = outcome;
+  }
+  auto expected = ncclComm::State::initialising;
+  handle->state.compare_exchange_strong(
+      expected, outcome.isOk() ? ncclComm::State::ready : ncclComm::State::failed, std::memory_order_seq_cst);
+}
+
+Status checkCounts(const ncclComm_t* comm, int ranks, int rank) {
+  if (comm == nullptr) return invalidArgument("newcomm is null");
+  if (ranks < 1) return invalidArgument("nranks is {}, but a communicator has at least 1 rank", ranks);
+  if (rank < 0 || rank >= ranks) return invalidArgument("rank {} is not in 0..{}", rank, ranks - 1);
+  return Status::ok();
+}
+
+}  // namespace
+
 Result<int> currentDevice() {
   TUTTI_ASSIGN(const tuttiHostRuntime_v1* runtime, hostTable());
   int device = 0;
@@ -20,61 +41,49 @@ Result<int> currentDevice() {
   return device;
 }
 
-/// Makes the communicator of a handle and records the outcome in the handle.
-Status build(ncclComm_t handle, const CommunicatorSetup& setup) {
-  setLogDevice(setup.device);
-  logVersionOnce();
-  auto result = Communicator::create(setup);
-  if (!result.isOk()) {
-    handle->failure = result.status();
-    handle->state.store(ncclComm::State::failed, std::memory_order_release);
-    return result.status();
-  }
-  handle->communicator = std::move(result).value();
-  handle->state.store(ncclComm::State::ready, std::memory_order_release);
-  return Status::ok();
+std::shared_ptr<CommUse> beginHandle(const CommunicatorSetup& setup) {
+  const ncclComm_t handle = newHandle(std::make_unique<Communicator>(setup), setup.blocking);
+  return std::make_shared<CommUse>(std::move(resolveHandle(handle, Allow::making)).value());
 }
 
-Status submitBuild(ncclComm_t* comm, const CommunicatorSetup& setup) {
-  ncclComm_t handle = newHandle();
-  *comm = handle;
-  return Group::ofThisThread().submitJob([handle, setup] { return build(handle, setup); });
+Job makeJob(std::shared_ptr<CommUse> handle, std::function<Status()> prepare) {
+  Job job;
+  job.blocking = handle->handle()->blocking;
+  job.cancel = [handle](const Status& why) { (*handle)->interrupt(why); };
+  job.run = [handle, prepare = std::move(prepare)] {
+    setLogDevice((*handle)->device());
+    logVersionOnce();
+    Status status = prepare ? prepare() : Status::ok();
+    if (status.isOk()) status = (*handle)->connect();
+    settle(handle->handle(), status);
+    return status;
+  };
+  return job;
 }
-
-/// Takes the communicator out of its handle, which is a tombstone afterwards. Only one of several callers
-/// gets it.
-Result<std::unique_ptr<Communicator>> bury(ncclComm_t comm) {
-  if (comm == nullptr) return invalidArgument("the communicator is null");
-  if (comm->magic != ncclComm::kMagic) return resolveHandle(comm).status();
-  const auto before = comm->state.exchange(ncclComm::State::destroyed, std::memory_order_acq_rel);
-  switch (before) {
-    case ncclComm::State::ready:
-      return std::move(comm->communicator);
-    case ncclComm::State::failed:
-      return std::unique_ptr<Communicator>();  // nothing was made: nothing to end
-    case ncclComm::State::destroyed:
-      return invalidArgument("the communicator was destroyed or aborted before");
-    case ncclComm::State::initialising:
-      break;
-  }
-  comm->state.store(before, std::memory_order_release);
-  return invalidUsage("the communicator cannot be ended while it is being initialised");
-}
-
-}  // namespace
 
 Status initRank(ncclComm_t* comm, int ranks, const ncclUniqueId& id, int rank, const ncclConfig_t* config) {
-  if (comm == nullptr) return invalidArgument("newcomm is null");
-  *comm = nullptr;
-  if (ranks < 1) return invalidArgument("nranks is {}, but a communicator has at least 1 rank", ranks);
-  if (rank < 0 || rank >= ranks) return invalidArgument("rank {} is not in 0..{}", rank, ranks - 1);
+  return initRankScalable(comm, ranks, rank, 1, &id, config);
+}
+
+Status initRankScalable(ncclComm_t* comm, int ranks, int rank, int idCount, const ncclUniqueId* ids,
+                        const ncclConfig_t* config) {
+  if (comm != nullptr) *comm = nullptr;
+  TUTTI_TRY(checkCounts(comm, ranks, rank));
+  if (ids == nullptr) return invalidArgument("commId is null");
+  if (idCount < 1 || idCount > ranks)
+    return invalidArgument("nId is {}, but must be at least 1 and at most nranks ({})", idCount, ranks);
   CommunicatorSetup setup;
   TUTTI_TRY(applyConfig(config, setup));
   setup.rank = rank;
   setup.ranks = ranks;
-  setup.id = id;
+  setup.id = ids[0];
   TUTTI_ASSIGN(setup.device, currentDevice());
-  return submitBuild(comm, setup);
+  // One rendezvous is enough for thousands of ranks, as it takes one message from each. The others are not
+  // needed.
+  for (int i = 1; i < idCount; ++i) forgetUniqueId(ids[i]);
+  const auto handle = beginHandle(setup);
+  *comm = handle->handle();
+  return Group::ofThisThread().submitJob(makeJob(handle, nullptr));
 }
 
 Status initAll(ncclComm_t* comms, int devices, const int* deviceList) {
@@ -102,53 +111,11 @@ Status initAll(ncclComm_t* comms, int devices, const int* deviceList) {
     setup.ranks = devices;
     setup.device = deviceList != nullptr ? deviceList[i] : i;
     setup.id = id;
-    group.latch(submitBuild(&comms[i], setup));
+    const auto handle = beginHandle(setup);
+    comms[i] = handle->handle();
+    group.latch(group.submitJob(makeJob(handle, nullptr)));
   }
   return group.end();
-}
-
-Status finalizeComm(ncclComm_t comm) {
-  TUTTI_ASSIGN(Communicator * communicator, resolveHandle(comm));
-  return communicator->finalize();
-}
-
-Status destroyComm(ncclComm_t comm) {
-  if (comm == nullptr) return Status::ok();
-  TUTTI_ASSIGN(std::unique_ptr<Communicator> communicator, bury(comm));
-  return communicator ? communicator->close() : Status::ok();
-}
-
-Status abortComm(ncclComm_t comm) {
-  if (comm == nullptr) return Status::ok();
-  TUTTI_ASSIGN(std::unique_ptr<Communicator> communicator, bury(comm));
-  if (communicator) communicator->abort();
-  return Status::ok();
-}
-
-Status asyncError(ncclComm_t comm, ncclResult_t* result) {
-  if (result == nullptr) return invalidArgument("asyncError is null");
-  if (comm != nullptr && comm->magic == ncclComm::kMagic) {
-    const auto state = comm->state.load(std::memory_order_acquire);
-    if (state == ncclComm::State::initialising) {
-      *result = ncclInProgress;
-      return Status::ok();
-    }
-    if (state == ncclComm::State::failed) {
-      *result = comm->failure.code();
-      return Status::ok();
-    }
-  }
-  TUTTI_ASSIGN(Communicator * communicator, resolveHandle(comm));
-  *result = communicator->error().code();
-  return Status::ok();
-}
-
-Status failureOf(ncclComm_t comm) {
-  if (comm != nullptr && comm->magic == ncclComm::kMagic &&
-      comm->state.load(std::memory_order_acquire) == ncclComm::State::failed)
-    return comm->failure;
-  auto communicator = resolveHandle(comm);
-  return communicator.isOk() ? communicator.value()->error() : Status::ok();
 }
 
 }  // namespace tutti

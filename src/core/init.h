@@ -1,25 +1,31 @@
-// Making and ending communicators behind ncclComm_t handles.
+// Making communicators behind ncclComm_t handles.
 #pragma once
 
 #include <functional>
+#include <memory>
 
 #include "base/status.h"
 #include "core/communicator.h"
+#include "core/group.h"
 #include "core/handle.h"
 
 namespace tutti {
 
 /// Checks the arguments, makes a handle and, now or at the end of the open group, the communicator behind it.
 Status initRank(ncclComm_t* comm, int ranks, const ncclUniqueId& id, int rank, const ncclConfig_t* config);
+/// With several unique ids, of which all ranks give the same, in the same order.
+Status initRankScalable(ncclComm_t* comm, int ranks, int rank, int idCount, const ncclUniqueId* ids,
+                        const ncclConfig_t* config);
 /// One communicator a device, all in this process.
 Status initAll(ncclComm_t* comms, int devices, const int* deviceList);
 
-Status finalizeComm(ncclComm_t comm);
-Status destroyComm(ncclComm_t comm);
-Status abortComm(ncclComm_t comm);
-/// The communicator's state: ok, or the error that made it unusable; ncclInProgress while it is being made.
-Status asyncError(ncclComm_t comm, ncclResult_t* result);
-/// The error behind that state, with its message; ok when there is none, or when the handle is not valid.
-Status failureOf(ncclComm_t comm);
+/// A handle that is being made, for the job that makes it.
+std::shared_ptr<CommUse> beginHandle(const CommunicatorSetup& setup);
+/// Makes a job of `prepare` (may be null), which gives the communicator what it lacks to connect, and of
+/// connecting. The handle is ready, or has failed, when the job has ended.
+Job makeJob(std::shared_ptr<CommUse> handle, std::function<Status()> prepare);
+
+/// The calling thread's current device.
+Result<int> currentDevice();
 
 }  // namespace tutti

@@ -23,13 +23,41 @@ RankTask* TaskQueue::acquire(std::span<const Operation> operations) {
   return task;
 }
 
+TaskQueue::~TaskQueue() = default;
+
 void TaskQueue::recycle(RankTask* task) {
+  std::unique_ptr<Communicator> last;
   {
     const std::lock_guard lock(mutex_);
     free_.push_back(task);
+    ++returned_;
+    if (abandoned_ != nullptr && returned_ == issued_.load(std::memory_order_acquire))
+      last = std::move(abandoned_);
   }
-  // release, and the last touch: whoever sees the count in drain() may destroy this object.
-  recycled_.fetch_add(1, std::memory_order_release);
+  if (last == nullptr) {
+    // release, and the last touch: whoever sees the count in drain() may destroy this object.
+    recycled_.fetch_add(1, std::memory_order_release);
+    return;
+  }
+  awaitLastTouches(1);
+  last.reset();  // and this object with it
+}
+
+/// Every task has been returned; those who did it leave in a moment.
+void TaskQueue::awaitLastTouches(uint64_t without) const {
+  while (recycled_.load(std::memory_order_acquire) + without != issued_.load(std::memory_order_acquire))
+    std::this_thread::yield();
+}
+
+void TaskQueue::abandon(std::unique_ptr<Communicator> communicator) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (returned_ != issued_.load(std::memory_order_acquire)) {
+      abandoned_ = std::move(communicator);
+      return;
+    }
+  }
+  awaitLastTouches(0);
 }
 
 Status TaskQueue::waitForTurn(const RankTask& task, const FaultState& faults) {

@@ -19,6 +19,7 @@ namespace tutti {
 class TaskQueue {
  public:
   explicit TaskQueue(Communicator& communicator) : communicator_(communicator) {}
+  ~TaskQueue();
 
   /// A task for these operations, with the next ticket.
   RankTask* acquire(std::span<const Operation> operations);
@@ -34,14 +35,22 @@ class TaskQueue {
   /// For whoever changed streamsToArrive.
   void wakeWaiters();
 
+  /// For tasks that cannot end yet: the communicator (the owner of this object) is kept until the last of
+  /// them has been recycled, and deleted then.
+  void abandon(std::unique_ptr<Communicator> communicator);
+
   /// Waits until every task so far has ended and nobody refers to it any more: then the communicator may go.
   Status drain(Deadline deadline);
 
  private:
+  void awaitLastTouches(uint64_t without) const;
+
   Communicator& communicator_;
-  std::mutex mutex_;  // guards pool_
+  std::mutex mutex_;  // guards the pool and abandoned_
   std::vector<std::unique_ptr<RankTask>> all_;
   std::vector<RankTask*> free_;
+  std::unique_ptr<Communicator> abandoned_;  // it owns itself through this, until recycle() lets go
+  uint64_t returned_ = 0;                    // tasks that recycle() has put back
   std::atomic<uint64_t> issued_{0};
   std::atomic<uint64_t> finished_{0};
   std::atomic<uint64_t> recycled_{0};

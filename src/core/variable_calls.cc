@@ -15,7 +15,7 @@ namespace {
 /// The messages of one call, made ready before any of them is submitted.
 class MessageList {
  public:
-  MessageList(Communicator& communicator, ncclDataType_t type, cudaStream_t stream)
+  MessageList(const CommUse& communicator, ncclDataType_t type, cudaStream_t stream)
       : communicator_(communicator), elementBytes_(sizeOf(type)), stream_(stream) {}
 
   /// `count` elements from element `offset` of `buffer` on. Empty messages are sent too: the other side may
@@ -38,7 +38,7 @@ class MessageList {
 
   /// All in one group, so that none waits for another.
   Status submit() {
-    TUTTI_TRY(communicator_.error());
+    TUTTI_TRY(communicator_->error());
     if (operations_.empty()) return Status::ok();
     Group& group = Group::ofThisThread();
     group.start();
@@ -71,7 +71,7 @@ class MessageList {
     return operations_.back();
   }
 
-  Communicator& communicator_;
+  const CommUse& communicator_;
   size_t elementBytes_;
   cudaStream_t stream_;
   std::vector<Operation> operations_;
@@ -127,27 +127,27 @@ Status checkOwnBlock(const VariableCall& call, const BlockSizes& sizes, const Wh
   return inPlace ? Status::ok() : checkBlockOverlap(call.input, input, call.output, output, width);
 }
 
-Status callWithTable(const VariableCall& call, Communicator& communicator, const Who& who) {
+Status callWithTable(const VariableCall& call, const CommUse& communicator, const Who& who) {
   Operation operation;
   if (call.collective == Collective::reduceScatter) {
-    TUTTI_ASSIGN(operation.reduction, communicator.operators().resolve(call.op, call.type));
+    TUTTI_ASSIGN(operation.reduction, communicator->operators().resolve(call.op, call.type));
   }
   operation.reduction.spec.type = call.type;
   TUTTI_ASSIGN(BlockSizes sizes, readBlocks(namesOf(call), who.ranks, sizeOf(call.type)));
   TUTTI_TRY(checkOwnBlock(call, sizes, who));
   operation.count = sizes.total();
-  if (operation.count == 0) return communicator.error();
+  if (operation.count == 0) return communicator->error();
   operation.collective = call.collective;
   operation.input = call.input;
   operation.output = call.output;
   operation.type = call.type;
   operation.stream = call.stream;
   operation.blocks = std::make_shared<const BlockSizes>(std::move(sizes));
-  TUTTI_TRY(communicator.planner().check(operation));
+  TUTTI_TRY(communicator->planner().check(operation));
   return Group::ofThisThread().submit(communicator, operation);
 }
 
-Status callAtRoot(const VariableCall& call, Communicator& communicator, const Who& who) {
+Status callAtRoot(const VariableCall& call, const CommUse& communicator, const Who& who) {
   TUTTI_ASSIGN(const BlockSizes sizes, readBlocks(namesOf(call), who.ranks, sizeOf(call.type)));
   TUTTI_TRY(checkOwnBlock(call, sizes, who));
   MessageList messages(communicator, call.type, call.stream);
@@ -170,7 +170,7 @@ Status callAtRoot(const VariableCall& call, Communicator& communicator, const Wh
   return messages.submit();
 }
 
-Status callTowardsRoot(const VariableCall& call, Communicator& communicator) {
+Status callTowardsRoot(const VariableCall& call, const CommUse& communicator) {
   TUTTI_TRY(checkSize(call.ownCount, sizeOf(call.type), 1));
   MessageList messages(communicator, call.type, call.stream);
   if (call.collective == Collective::gather) {
@@ -186,18 +186,18 @@ Status callTowardsRoot(const VariableCall& call, Communicator& communicator) {
 }  // namespace
 
 Status callVariable(const VariableCall& call) {
-  TUTTI_ASSIGN(Communicator * communicator, resolveHandle(call.comm));
+  TUTTI_ASSIGN(const CommUse communicator, resolveForWork(call.comm));
   const Who who{communicator->rank(), communicator->ranks()};
   TUTTI_TRY(checkType(call.type));
   if (call.collective == Collective::allGather || call.collective == Collective::reduceScatter)
-    return callWithTable(call, *communicator, who);
+    return callWithTable(call, communicator, who);
   TUTTI_TRY(checkRoot(call.root, who.ranks));
-  if (who.rank == call.root) return callAtRoot(call, *communicator, who);
-  return callTowardsRoot(call, *communicator);
+  if (who.rank == call.root) return callAtRoot(call, communicator, who);
+  return callTowardsRoot(call, communicator);
 }
 
 Status callAllToAllv(const AllToAllvCall& call) {
-  TUTTI_ASSIGN(Communicator * communicator, resolveHandle(call.comm));
+  TUTTI_ASSIGN(const CommUse communicator, resolveForWork(call.comm));
   const Who who{communicator->rank(), communicator->ranks()};
   TUTTI_TRY(checkType(call.type));
   const size_t width = sizeOf(call.type);
@@ -216,7 +216,7 @@ Status callAllToAllv(const AllToAllvCall& call) {
         "rank {} sends itself {} elements (sendcounts[{}]), but receives {} (recvcounts[{}])", who.rank,
         sent.counts[who.own()], who.rank, received.counts[who.own()], who.rank);
   }
-  MessageList messages(*communicator, call.type, call.stream);
+  MessageList messages(communicator, call.type, call.stream);
   messages.copy(call.input, sent.offsets[who.own()], call.output, received.offsets[who.own()],
                 sent.counts[who.own()]);
   for (int distance = 1; distance < who.ranks; ++distance) {

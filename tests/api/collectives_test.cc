@@ -6,6 +6,7 @@
 #include "api/buffer.h"
 #include "api/oracle.h"
 #include "api/ranks.h"
+#include "support/scale.h"
 
 namespace tutti::test {
 namespace {
@@ -199,7 +200,7 @@ TEST_P(Collectives, LargeBuffersAreExactInDeviceAndPlainMemory) {
     for (const bool device : {true, false}) {
       for (const Form form : kForms) {
         // Around slices and slots, and not a multiple of anything.
-        for (const size_t count : {size_t{32767}, size_t{300007}}) {
+        for (const size_t count : {size_t{32767}, test::scaled<size_t>(300007, 70001)}) {
           checkAllReduce(rank, {ncclFloat32, ncclSum, count, form, device});
           checkReduceScatter(rank, {ncclFloat16, ncclSum, count, form, device});
           checkAllGather(rank, {ncclInt32, ncclMax, count, form, device});

@@ -202,6 +202,11 @@ TEST(IoService, AForkedChildStartsAnewAndLetsGoOfTheParentsDescriptors) {
   UniqueFd reader(ends[0]), writer(ends[1]);
   const auto id = ioService().add(writer.get(), 0, [](uint32_t) {});
   ASSERT_TRUE(id.isOk());
+  // AddressSanitizer's allocator is not safe for fork: the service thread must be at rest, not starting.
+  std::atomic<bool> started{false};
+  ASSERT_TRUE(ioService().post([&] { started = true; }).isOk());
+  ASSERT_TRUE(eventually([&] { return started.load(); }));
+  std::this_thread::sleep_for(50ms);
   const pid_t pid = ::fork();
   if (pid == 0) {
     if (ioService().registered() != 0) ::_exit(1);

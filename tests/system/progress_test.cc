@@ -11,6 +11,7 @@
 #include <thread>
 #include <vector>
 
+#include "support/scale.h"
 #include "system/process_probe.h"
 #include "system/ranks.h"
 
@@ -78,7 +79,7 @@ class EightRanks : public testing::TestWithParam<size_t> {};
 TEST_P(EightRanks, OnTwoProcessorsFinishAtASteadyPace) {
   const size_t count = GetParam();
   constexpr int kWindows = 20;
-  constexpr int kCalls = 20;
+  constexpr int kCalls = test::scaled(20, 3);
   RankProcesses ranks(8, Path::sharedMemory, [count](Rank& self, const ChildSide& parent) {
     useTwoProcessors();
     void* data = nullptr;
