@@ -52,7 +52,7 @@ struct CallShape {
   size_t sliceBytes = 0;  // a multiple of elementBytes and of 64
   /// Set where blocks differ (allGather, reduceScatter); `count` does not matter then. Peers' buffers that
   /// hold all blocks are taken to have the same offsets.
-  std::shared_ptr<const BlockSizes> blocks;
+  std::shared_ptr<const BlockSizes> blocks = nullptr;
   friend bool operator==(const CallShape&, const CallShape&) = default;
 };
 

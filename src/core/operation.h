@@ -37,7 +37,7 @@ struct Operation {
   OperatorUse reduction;
   int root = 0;                   // or the peer of a message; kNoPeer of a copy
   bool partOfCollective = false;  // a message that a collective is made of: never paired with the user's
-  std::shared_ptr<const BlockSizes> blocks;
+  std::shared_ptr<const BlockSizes> blocks = nullptr;
   cudaStream_t stream = nullptr;
 };
 

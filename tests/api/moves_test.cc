@@ -7,6 +7,7 @@
 #include "api/buffer.h"
 #include "api/oracle.h"
 #include "api/ranks.h"
+#include "support/scale.h"
 #include "tutti/tutti.h"
 
 namespace tutti::test {
@@ -42,7 +43,7 @@ size_t notUntouched(const std::byte* memory, size_t elements) {
   return wrong;
 }
 
-constexpr size_t kCounts[] = {1, 17, 4099, 70001};
+constexpr size_t kCounts[] = {1, 17, 4099, scaled<size_t>(70001, 40001)};
 
 class Moves : public testing::TestWithParam<int> {
  protected:
@@ -225,9 +226,10 @@ struct Layout {
   bool reversed;
   bool device;
 };
+constexpr size_t kLong = scaled<size_t>(33333, 11111);  // several slices
 constexpr Layout kLayouts[] = {{1, 0, false, true},     {1, 3, true, false},      {997, 0, false, true},
-                               {997, 5, true, true},    {33333, 0, false, false}, {33333, 7, false, true},
-                               {33333, 0, false, true}, {1, 0, true, true}};
+                               {997, 5, true, true},    {kLong, 0, false, false}, {kLong, 7, false, true},
+                               {kLong, 0, false, true}, {1, 0, true, true}};
 
 TEST_P(Moves, AllGathervPutsBlocksOfAllSizesInTheirPlaces) {
   runRanks(GetParam(), [](Rank& rank) {
