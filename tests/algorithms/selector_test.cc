@@ -69,6 +69,19 @@ TEST(Selector, HonoursNcclAlgo) {
   EXPECT_EQ(chosen(host(Collective::broadcast, 4, 8), "tree;broadcast:ring;reduce:tree"), "ring");
 }
 
+TEST(Selector, GeneralListsAreNotMeantForWhatNcclMakesOfMessages) {
+  for (const Collective collective : {Collective::allToAll, Collective::gather, Collective::scatter}) {
+    EXPECT_EQ(chosen(network(collective, 4, 8), "Ring"), "pairwise");
+    EXPECT_EQ(chosen(host(collective, 4, 8), "tree"), "oneshot");
+  }
+  EXPECT_EQ(chosen(host(Collective::allToAll, 4, 8), "ring;alltoall:pairwise"), "pairwise");
+  EXPECT_EQ(chosen(host(Collective::gather, 4, 64 << 20, true)), "direct");
+  EXPECT_THAT(chosen(host(Collective::scatter, 4, 8), "scatter:ring"),
+              HasSubstr("ring does not implement Scatter"));
+  EXPECT_THAT(chosen(host(Collective::allToAll, 4, 8), "alltoall:direct"),
+              HasSubstr("no rank may call in place"));
+}
+
 TEST(Selector, RefusesWhatCannotBe) {
   EXPECT_THAT(
       chosen(host(Collective::allGather, 4, 8), "tree"),
