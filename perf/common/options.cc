@@ -37,7 +37,7 @@ constexpr std::array kFlags = {
     Flag{'o', "op", "sum|prod|min|max|avg|mulsum|all", "reduction operator (sum)"},
     Flag{'d', "datatype", "type|all",
          "int8 uint8 int32 uint32 int64 uint64 half float double bfloat16 f8e4m3 f8e5m2 (float)"},
-    Flag{'r', "root", "rank|all", "root of broadcast and reduce (0)"},
+    Flag{'r', "root", "rank|all", "root of broadcast, reduce, gather and scatter (0)"},
     Flag{'z', "blocking", "0/1/2/3",
          "wait: 0 at the end, 1 after each operation with a barrier, 2 without one, 3 after each iteration "
          "(0)"},
@@ -53,7 +53,7 @@ constexpr std::array kFlags = {
     Flag{'K', "per_iter_skip", "count", "leave the first iterations out of -I (0)"},
     Flag{'u', "unalign", "elements", "index of the first element used in each buffer (0)"},
     Flag{'S', "report_timestamps", "0/1", "end each line with the time of day (0)"},
-    Flag{'M', "memory", "0/1", "report the memory that the library uses (0)"},
+    Flag{'M', "memory", "0/1", "report the memory that the run used, after the results (0)"},
     Flag{'J', "output_file", "file.json", "also write everything to this file"},
     Flag{kStat, "stat", "mean|median|min",
          "mean of iterations run back to back, or median or minimum of single ones (mean)"},
@@ -352,7 +352,11 @@ std::string usage(const std::string& program) {
       "of ranks,\n"
       "NCCL_TESTS_DEVICE sets the first device, NCCL_TESTS_MIN_BW the average bus bandwidth below which the "
       "run fails.\n"
-      "Exit status: 0 when all results were right, 1 otherwise, 2 for a wrong command line.\n";
+      "Exit status:\n"
+      "  0  all results were right, and fast enough where NCCL_TESTS_MIN_BW is set\n"
+      "  1  wrong results, too slow, or an error while running; the message names the rank\n"
+      "  2  a wrong flag or environment variable; nothing was measured\n"
+      "  3  operations did not end although their communicators were aborted\n";
   return text;
 }
 

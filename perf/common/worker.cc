@@ -144,7 +144,7 @@ void Worker::setUpSubjects(const Combination& combination, uint64_t bytes, bool 
     const Pointers pointers = pointersOf(subject, options_.misalign);
     calls_.push_back({pointers.send, pointers.recv, subject.shape.count, combination.type->nccl,
                       operators_[i], subject.root, state.groupRank, state.groupSize, state.comm,
-                      state.stream.get()});
+                      state.stream.get(), subject.shape.total, 0});
   }
 }
 
@@ -152,6 +152,10 @@ Outcome Worker::probe(const Combination& combination, bool& supported) {
   setUpSubjects(combination, options_.minBytes, false);
   for (const Subject& subject : subjects_)
     if (const Outcome outcome = check_.fill(subject); !outcome.isOk()) return outcome;
+  if (thread_ == 0)
+    job_.watchdog.limit(std::chrono::seconds(options_.timeoutSeconds),
+                        std::string("the first ") + job_.collective.name() + " operation");
+  const size_t resident = Job::residentBytes();
   ncclResult_t result = ncclSuccess;
   {
     const Watchdog::Section section(job_.watchdog);
@@ -165,7 +169,9 @@ Outcome Worker::probe(const Combination& combination, bool& supported) {
   if (result != ncclSuccess)
     return checkNccl(result, "rank " + std::to_string(ranks_[0].rank) + ": " + job_.collective.name(),
                      ranks_[0].comm);
-  return wait();
+  const Outcome outcome = wait();
+  if (thread_ == 0) job_.noteFirstUse(resident);
+  return outcome;
 }
 
 Outcome Worker::runSize(const Combination& combination, uint64_t bytes) {
@@ -333,7 +339,20 @@ Outcome Worker::checkResults(uint64_t& wrong) {
   return Outcome::ok();
 }
 
+ncclResult_t Worker::enqueueRounds(int operations, int rounds) {
+  for (int i = 0; i < operations * rounds; ++i) {
+    for (Call& call : calls_) call.round = i % rounds;
+    if (const ncclResult_t result = enqueueGroup(1); result != ncclSuccess) return result;
+  }
+  return ncclSuccess;
+}
+
 ncclResult_t Worker::enqueueOnce(int operations) {
+  const int rounds = job_.collective.rounds(ranks_[0].groupSize);
+  return rounds == 1 ? enqueueGroup(operations) : enqueueRounds(operations, rounds);
+}
+
+ncclResult_t Worker::enqueueGroup(int operations) {
   const bool grouped = operations * count_ > 1;
   if (grouped)
     if (const ncclResult_t result = ncclGroupStart(); result != ncclSuccess) return result;
@@ -452,6 +471,7 @@ Outcome Worker::combine(Measurement& measurement) {
   const Subject& subject = subjects_[0];
   const double bytes = static_cast<double>(subject.shape.total) * subject.width();
   measurement.algBytes = measurement.seconds > 0 ? bytes / measurement.seconds : 0;
+  measurement.algBytes *= job_.collective.algorithmFactor(subject.state->groupSize);
   measurement.busBytes = measurement.algBytes * job_.collective.busFactor(subject.state->groupSize);
   return Outcome::ok();
 }

@@ -60,8 +60,11 @@ class Worker {
   Outcome timeSingly();
   Outcome checkResults(uint64_t& wrong);
 
-  /// One iteration: this many operations (-m) on all ranks of this thread, in one group.
+  /// One iteration: this many operations (-m) on all ranks of this thread, in one group (a group for each
+  /// round where an operation has several).
   ncclResult_t enqueueOnce(int operations);
+  ncclResult_t enqueueGroup(int operations);
+  ncclResult_t enqueueRounds(int operations, int rounds);
   Outcome enqueue(int operations);
   /// Puts iterations into a graph for each rank of this thread instead.
   Outcome capture(int iterations, int operations);

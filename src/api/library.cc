@@ -72,15 +72,6 @@ ncclResult_t pncclGroupEnd(void) {
 ncclResult_t pncclGroupSimulateEnd(ncclSimInfo_t*) {
   return entry("ncclGroupSimulateEnd", [] { return notServed("ncclGroupSimulateEnd"); });
 }
-ncclResult_t pncclAlltoAll(const void*, void*, size_t, ncclDataType_t, ncclComm_t, cudaStream_t) {
-  return entry("ncclAlltoAll", [] { return notServed("ncclAlltoAll"); });
-}
-ncclResult_t pncclGather(const void*, void*, size_t, ncclDataType_t, int, ncclComm_t, cudaStream_t) {
-  return entry("ncclGather", [] { return notServed("ncclGather"); });
-}
-ncclResult_t pncclScatter(const void*, void*, size_t, ncclDataType_t, int, ncclComm_t, cudaStream_t) {
-  return entry("ncclScatter", [] { return notServed("ncclScatter"); });
-}
 
 TUTTI_WEAK_ALIAS(GetVersion) ncclResult_t ncclGetVersion(int*);
 TUTTI_WEAK_ALIAS(GetErrorString) const char* ncclGetErrorString(ncclResult_t);
@@ -89,11 +80,5 @@ TUTTI_WEAK_ALIAS(ResetDebugInit) void ncclResetDebugInit(void);
 TUTTI_WEAK_ALIAS(GroupStart) ncclResult_t ncclGroupStart(void);
 TUTTI_WEAK_ALIAS(GroupEnd) ncclResult_t ncclGroupEnd(void);
 TUTTI_WEAK_ALIAS(GroupSimulateEnd) ncclResult_t ncclGroupSimulateEnd(ncclSimInfo_t*);
-TUTTI_WEAK_ALIAS(AlltoAll)
-ncclResult_t ncclAlltoAll(const void*, void*, size_t, ncclDataType_t, ncclComm_t, cudaStream_t);
-TUTTI_WEAK_ALIAS(Gather)
-ncclResult_t ncclGather(const void*, void*, size_t, ncclDataType_t, int, ncclComm_t, cudaStream_t);
-TUTTI_WEAK_ALIAS(Scatter)
-ncclResult_t ncclScatter(const void*, void*, size_t, ncclDataType_t, int, ncclComm_t, cudaStream_t);
 
 }  // extern "C"
