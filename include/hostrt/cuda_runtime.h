@@ -22,6 +22,10 @@ inline cudaError_t cudaMallocAsync(T** devPtr, size_t size, cudaStream_t stream)
   return ::cudaMallocAsync(reinterpret_cast<void**>(devPtr), size, stream);
 }
 template <class T>
+inline cudaError_t cudaMallocFromPoolAsync(T** ptr, size_t size, cudaMemPool_t memPool, cudaStream_t stream) {
+  return ::cudaMallocFromPoolAsync(reinterpret_cast<void**>(ptr), size, memPool, stream);
+}
+template <class T>
 inline cudaError_t cudaMallocHost(T** ptr, size_t size, unsigned int flags = 0) {
   return ::cudaHostAlloc(reinterpret_cast<void**>(ptr), size, flags);
 }

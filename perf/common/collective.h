@@ -43,6 +43,8 @@ struct Call {
   int ranks = 1;
   ncclComm_t comm = nullptr;
   cudaStream_t stream = nullptr;
+  size_t total = 0;  // CallShape::total
+  int round = 0;     // of Collective::rounds()
 };
 
 /// Stateless; all methods are thread-safe.
@@ -57,10 +59,21 @@ class Collective {
   virtual bool hasInPlace() const { return true; }
   /// For about `elements` elements of `typeBytes` bytes.
   virtual CallShape shape(size_t elements, size_t typeBytes, int rank, int ranks) const = 0;
+  /// Part of `total` that the algorithm bandwidth counts.
+  virtual double algorithmFactor(int ranks) const {
+    (void)ranks;
+    return 1;
+  }
   /// Bus bandwidth over algorithm bandwidth.
   virtual double busFactor(int ranks) const = 0;
+  /// One operation may consist of several groups of calls, each of which needs the results of the one before.
+  virtual int rounds(int ranks) const {
+    (void)ranks;
+    return 1;
+  }
   /// What lies in the receive buffer afterwards. Parts without a segment must be as before.
   virtual std::vector<Segment> expected(const CallShape& shape, int rank, int ranks, int root) const = 0;
+  /// Round `call.round` of the operation on one rank.
   virtual ncclResult_t enqueue(const Call& call) const = 0;
 };
 

@@ -56,6 +56,35 @@ Outcome Stream::create(bool null, Stream& stream) {
   return Outcome::ok();
 }
 
+StreamGraph::~StreamGraph() {
+  cudaGraph_t graph = nullptr;
+  // Left over from a failed run: the stream must execute again.
+  if (capturing_ && cudaStreamEndCapture(stream_, &graph) == cudaSuccess) cudaGraphDestroy(graph);
+  if (exec_) cudaGraphExecDestroy(exec_);
+}
+
+Outcome StreamGraph::begin(cudaStream_t stream) {
+  // The other threads of the process capture at the same time, and allocate before they do.
+  const Outcome outcome =
+      checkCuda(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
+  stream_ = stream;
+  capturing_ = outcome.isOk();
+  return outcome;
+}
+
+Outcome StreamGraph::end() {
+  cudaGraph_t graph = nullptr;
+  capturing_ = false;
+  if (const Outcome outcome = checkCuda(cudaStreamEndCapture(stream_, &graph), "cudaStreamEndCapture");
+      !outcome.isOk())
+    return outcome;
+  const Outcome outcome = checkCuda(cudaGraphInstantiate(&exec_, graph, 0), "cudaGraphInstantiate");
+  cudaGraphDestroy(graph);
+  return outcome;
+}
+
+Outcome StreamGraph::launch() const { return checkCuda(cudaGraphLaunch(exec_, stream_), "cudaGraphLaunch"); }
+
 EventList::~EventList() {
   for (cudaEvent_t event : events_) cudaEventDestroy(event);
 }

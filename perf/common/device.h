@@ -66,6 +66,25 @@ class Stream {
   cudaStream_t stream_ = nullptr;
 };
 
+/// What is captured on one stream, to be launched there.
+class StreamGraph {
+ public:
+  StreamGraph() = default;
+  StreamGraph(const StreamGraph&) = delete;
+  StreamGraph& operator=(const StreamGraph&) = delete;
+  ~StreamGraph();
+
+  /// From here on, what this thread enqueues on the stream goes into the graph.
+  Outcome begin(cudaStream_t stream);
+  Outcome end();
+  Outcome launch() const;
+
+ private:
+  cudaStream_t stream_ = nullptr;
+  bool capturing_ = false;
+  cudaGraphExec_t exec_ = nullptr;
+};
+
 /// Events that mark the ends of iterations on one stream.
 class EventList {
  public:

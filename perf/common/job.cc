@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <limits>
+#include <memory>
 
 #include "common/size.h"
 
@@ -30,9 +31,13 @@ size_t freeDeviceMemory() {
   return cudaMemGetInfo(&free, &total) == cudaSuccess ? free : 0;
 }
 
-std::string mebibytes(size_t from, size_t to) {
-  return std::to_string((from > to ? from - to : 0) >> 20) + " MiB";
+std::string mebibytes(size_t bytes) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.1f MiB", static_cast<double>(bytes) / (1 << 20));
+  return text;
 }
+
+size_t growth(size_t from, size_t to) { return to > from ? to - from : 0; }
 
 }  // namespace
 
@@ -67,10 +72,12 @@ Outcome Job::prepare() {
   if (const Outcome outcome = checkCuda(cudaSetDevice(ranks_[0].device), "cudaSetDevice"); !outcome.isOk())
     return outcome;
   freeBefore_ = freeDeviceMemory();
+  residentBefore_ = residentBytes();
   if (!options.parallelInit)
     if (const Outcome outcome = initialise(ranks_.data(), static_cast<int>(ranks_.size())); !outcome.isOk())
       return outcome;
   freeAfterInit_ = freeDeviceMemory();
+  residentAfterInit_ = residentBytes();
   return Outcome::ok();
 }
 
@@ -97,7 +104,10 @@ Outcome Job::assignRanks() {
   if (const char* text = std::getenv("NCCL_TESTS_DEVICE")) {
     const auto value = parseNumber(text, 65535);
     if (!value)
-      return Outcome::failure("NCCL_TESTS_DEVICE=" + std::string(text) + ": expected a device number");
+      return Outcome::misuse("NCCL_TESTS_DEVICE=" + std::string(text) + ": expected a device number");
+    if (*value >= static_cast<uint64_t>(devices))
+      return Outcome::misuse("NCCL_TESTS_DEVICE=" + std::string(text) + ": this machine has " +
+                             std::to_string(devices) + " device(s), 0 to " + std::to_string(devices - 1));
     first += static_cast<int>(*value);
   }
   ranks_.resize(static_cast<size_t>(perProcess));
@@ -138,8 +148,8 @@ Outcome Job::exchangeInfos() {
       ++state.groupSize;
     }
     if (collective.hasRoot() && !options.allRoots && options.root >= state.groupSize)
-      return Outcome::failure("--root " + std::to_string(options.root) + ": there are only " +
-                              std::to_string(state.groupSize) + " ranks");
+      return Outcome::misuse("--root " + std::to_string(options.root) + ": there are only " +
+                             std::to_string(state.groupSize) + " ranks");
   }
   return Outcome::ok();
 }
@@ -233,7 +243,8 @@ Outcome Job::registerBuffers(RankState& state) {
 
 void Job::watch() {
   std::vector<Watchdog::Watched> comms;
-  for (const RankState& state : ranks_) comms.push_back({state.comm, state.rank});
+  for (const RankState& state : ranks_)
+    comms.push_back({state.comm, state.rank, state.stream.get(), state.device});
   watchdog.start(std::move(comms));
 }
 
@@ -262,12 +273,29 @@ void Job::cleanUp() {
   ranks_.clear();
 }
 
+size_t Job::residentBytes() {
+  unsigned long pages = 0;
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen("/proc/self/statm", "re"),
+                                                             &std::fclose);
+  if (!file || std::fscanf(file.get(), "%*u %lu", &pages) != 1) return 0;
+  return pages * static_cast<size_t>(::sysconf(_SC_PAGESIZE));
+}
+
+void Job::noteFirstUse(size_t residentBefore) {
+  if (!firstUse_) firstUse_ = growth(residentBefore, residentBytes());
+}
+
 std::string Job::memoryText() const {
   rusage usage{};
   ::getrusage(RUSAGE_SELF, &usage);
-  return "# GPU memory usage     : communicators " + mebibytes(freeBefore_, freeAfterInit_) + ", buffers " +
-         mebibytes(freeAfterInit_, freeDeviceMemory()) + " (device 0 of process 0); process resident " +
-         std::to_string(usage.ru_maxrss >> 10) + " MiB\n";
+  size_t buffers = 0;
+  for (const RankState& state : ranks_) buffers += state.send.bytes() + state.recv.bytes();
+  std::string text = "# Memory of process 0   : buffers " + mebibytes(buffers);
+  const size_t device = growth(freeAfterInit_, freeBefore_);
+  if (device > 0) text += ", communicators on device 0 " + mebibytes(device);
+  return text + ", resident: communicators " + mebibytes(growth(residentBefore_, residentAfterInit_)) +
+         ", first operation " + mebibytes(firstUse_.value_or(0)) + ", all at most " +
+         mebibytes(static_cast<size_t>(usage.ru_maxrss) << 10) + "\n";
 }
 
 }  // namespace tutti::perf

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -65,8 +66,11 @@ class Job {
   /// All ranks of the run, in order.
   const std::vector<RankInfo>& rankInfos() const { return infos_; }
   bool isRoot() const { return processes.rank() == 0; }
-  /// What -M prints, after prepareThread of all threads.
+  /// What -M prints, after the last operation.
   std::string memoryText() const;
+  /// Memory of this process that is in use; of thread 0, around its first operation.
+  static size_t residentBytes();
+  void noteFirstUse(size_t residentBefore);
 
   const Options& options;
   const Collective& collective;
@@ -97,6 +101,9 @@ class Job {
   std::vector<RankInfo> infos_;
   size_t freeBefore_ = 0;  // device memory, for -M
   size_t freeAfterInit_ = 0;
+  size_t residentBefore_ = 0;
+  size_t residentAfterInit_ = 0;
+  std::optional<size_t> firstUse_;
 };
 
 }  // namespace tutti::perf

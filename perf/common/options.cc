@@ -37,13 +37,13 @@ constexpr std::array kFlags = {
     Flag{'o', "op", "sum|prod|min|max|avg|mulsum|all", "reduction operator (sum)"},
     Flag{'d', "datatype", "type|all",
          "int8 uint8 int32 uint32 int64 uint64 half float double bfloat16 f8e4m3 f8e5m2 (float)"},
-    Flag{'r', "root", "rank|all", "root of broadcast and reduce (0)"},
+    Flag{'r', "root", "rank|all", "root of broadcast, reduce, gather and scatter (0)"},
     Flag{'z', "blocking", "0/1/2/3",
          "wait: 0 at the end, 1 after each operation with a barrier, 2 without one, 3 after each iteration "
          "(0)"},
     Flag{'y', "stream_null", "0/1", "use the null stream (0)"},
     Flag{'T', "timeout", "seconds", "give up when one size takes longer, 0 for never (0)"},
-    Flag{'G', "cudagraph", "launches", "replay as a CUDA graph; not supported yet (0)"},
+    Flag{'G', "cudagraph", "launches", "capture the iterations, launch the graph this many times (0)"},
     Flag{'C', "report_cputime", "0/1", "report the time of the calls, not of the operation (0)"},
     Flag{'a', "average", "0/1/2/3", "time over all ranks: 0 of rank 0, 1 average, 2 minimum, 3 maximum (1)"},
     Flag{'R', "local_register", "0/1/2",
@@ -53,7 +53,7 @@ constexpr std::array kFlags = {
     Flag{'K', "per_iter_skip", "count", "leave the first iterations out of -I (0)"},
     Flag{'u', "unalign", "elements", "index of the first element used in each buffer (0)"},
     Flag{'S', "report_timestamps", "0/1", "end each line with the time of day (0)"},
-    Flag{'M', "memory", "0/1", "report the memory that the library uses (0)"},
+    Flag{'M', "memory", "0/1", "report the memory that the run used, after the results (0)"},
     Flag{'J', "output_file", "file.json", "also write everything to this file"},
     Flag{kStat, "stat", "mean|median|min",
          "mean of iterations run back to back, or median or minimum of single ones (mean)"},
@@ -68,6 +68,7 @@ class Parser {
 
   void read(int letter, const std::string& text);
   void checkTogether();
+  std::string notInAGraph() const;
 
  private:
   void fail(const std::string& text, const char* expected) {
@@ -242,6 +243,15 @@ void Parser::read(int letter, const std::string& text) {
   if (!readWork(letter, text)) readChoice(letter, text);
 }
 
+/// The flag that a graph of all iterations on a stream of its own rules out; empty when there is none.
+std::string Parser::notInAGraph() const {
+  if (options.blocking != Blocking::never) return "--blocking: nothing waits between captured iterations";
+  if (options.nullStream) return "--stream_null: the null stream cannot be captured";
+  if (options.perIteration) return "--per_iter_timing: events inside of a graph have no time";
+  if (options.statistic != Statistic::mean) return "--stat: the iterations are one launch";
+  return "";
+}
+
 void Parser::checkTogether() {
   if (!error.empty()) return;
   if (options.maxBytes < options.minBytes)
@@ -251,9 +261,8 @@ void Parser::checkTogether() {
     error = "--stepbytes 0: would never reach --maxbytes";
   else if (options.stepFactor > 1 && options.minBytes == 0 && options.maxBytes > 0)
     error = "--minbytes 0: no factor (--stepfactor) leads from there to --maxbytes";
-  else if (options.graphLaunches > 0)
-    error = "--cudagraph " + std::to_string(options.graphLaunches) +
-            ": graph capture is not supported yet; leave it 0";
+  else if (options.graphLaunches > 0 && !notInAGraph().empty())
+    error = "--cudagraph " + std::to_string(options.graphLaunches) + ": cannot go with " + notInAGraph();
   else if (options.perIteration && options.perIterationSkip >= options.iterations)
     error = "--per_iter_skip " + std::to_string(options.perIterationSkip) + ": leaves none of the " +
             std::to_string(options.iterations) + " iterations";
@@ -343,7 +352,11 @@ std::string usage(const std::string& program) {
       "of ranks,\n"
       "NCCL_TESTS_DEVICE sets the first device, NCCL_TESTS_MIN_BW the average bus bandwidth below which the "
       "run fails.\n"
-      "Exit status: 0 when all results were right, 1 otherwise, 2 for a wrong command line.\n";
+      "Exit status:\n"
+      "  0  all results were right, and fast enough where NCCL_TESTS_MIN_BW is set\n"
+      "  1  wrong results, too slow, or an error while running; the message names the rank\n"
+      "  2  a wrong flag or environment variable; nothing was measured\n"
+      "  3  operations did not end although their communicators were aborted\n";
   return text;
 }
 

@@ -17,16 +17,28 @@ class [[nodiscard]] Outcome {
     return outcome;
   }
 
+  /// A failure because of what the user asked for (arguments, environment): the program ends with another
+  /// status.
+  static Outcome misuse(std::string message) {
+    Outcome outcome = failure(std::move(message));
+    outcome.misuse_ = true;
+    return outcome;
+  }
+
   bool isOk() const { return message_.empty(); }
+  bool isMisuse() const { return misuse_; }
   const std::string& message() const { return message_; }
 
   /// Puts "context: " before the message of a failure.
   Outcome within(const std::string& context) const {
-    return isOk() ? Outcome() : failure(context + ": " + message_);
+    Outcome outcome = *this;
+    if (!isOk()) outcome.message_ = context + ": " + message_;
+    return outcome;
   }
 
  private:
   std::string message_;
+  bool misuse_ = false;
 };
 
 }  // namespace tutti::perf

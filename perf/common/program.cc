@@ -50,7 +50,7 @@ Outcome requiredBandwidth(Totals& totals) {
   char* end = nullptr;
   const double gigabytes = std::strtod(text, &end);
   if (end == text || *end || !(gigabytes >= 0))
-    return Outcome::failure("NCCL_TESTS_MIN_BW=" + std::string(text) + ": expected a number of GB/s");
+    return Outcome::misuse("NCCL_TESTS_MIN_BW=" + std::string(text) + ": expected a number of GB/s");
   totals.requiredBusBytes = gigabytes * 1e9;
   return Outcome::ok();
 }
@@ -116,7 +116,6 @@ void Run::thread(int index) {
   if (!job_.meet(index)) return;
   if (index == 0) {
     job_.watch();
-    if (options_.memoryReport && job_.isRoot()) print(job_.memoryText());
   }
   if (!job_.meet(index)) return;
   Worker(job_, index, findings_, printer_).run();
@@ -131,6 +130,7 @@ void Run::threads() {
 }
 
 Outcome Run::end(bool& passed) {
+  const std::string memory = job_.memoryText();  // while everything is still there
   job_.cleanUp();
   int verdict = 0;
   if (job_.isRoot()) {
@@ -138,6 +138,7 @@ Outcome Run::end(bool& passed) {
     record_.totals = findings_.totals;
     record_.endTime = timeOfDay();
     verdict = record_.errors.empty() && record_.totals.passed() ? 1 : 0;
+    if (options_.memoryReport) print(memory);
     if (record_.errors.empty()) print(footerText(record_.totals, record_.program));
     if (!options_.jsonFile.empty())
       if (const Outcome outcome = writeFile(options_.jsonFile, jsonText(options_, record_)); !outcome.isOk())
@@ -170,8 +171,9 @@ int runProgram(const Collective& collective, int argc, char** argv) {
   if (!outcome.isOk()) {
     std::fprintf(stderr, "%s: %s\n", collective.name(), outcome.message().c_str());
     std::fflush(nullptr);
-    processes->abortOthers(kExitFailed);
-    return kExitFailed;
+    const int status = outcome.isMisuse() ? kExitUsage : kExitFailed;
+    processes->abortOthers(status);
+    return status;
   }
   return passed ? 0 : kExitFailed;
 }

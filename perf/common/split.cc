@@ -70,8 +70,8 @@ Outcome parseSplit(const std::string& text, Split& split) {
     split = {known.rule, *value};
     return Outcome::ok();
   }
-  return Outcome::failure("\"" + text +
-                          "\": expected AND, OR, MOD or DIV (or & | % /) and a number, such as \"MOD 8\"");
+  return Outcome::misuse("\"" + text +
+                         "\": expected AND, OR, MOD or DIV (or & | % /) and a number, such as \"MOD 8\"");
 }
 
 Outcome splitFromEnvironment(Split& split) {

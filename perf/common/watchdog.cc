@@ -68,7 +68,7 @@ void Watchdog::leave() {
 std::string Watchdog::check() {
   {
     const std::lock_guard lock(mutex_);
-    if (Clock::now() > deadline_) return limited_;
+    if (Clock::now() > deadline_) return limited_ + ": " + unfinished();
   }
   for (const Watched& watched : comms_) {
     ncclResult_t state = ncclSuccess;
@@ -78,6 +78,18 @@ std::string Watchdog::check() {
     return checkNccl(result == ncclSuccess ? state : result, who, watched.comm).message();
   }
   return {};
+}
+
+std::string Watchdog::unfinished() const {
+  std::string waiting;
+  std::string done;
+  for (const Watched& watched : comms_) {
+    cudaSetDevice(watched.device);  // the null stream's device, of this thread
+    std::string& ranks = cudaStreamQuery(watched.stream) == cudaErrorNotReady ? waiting : done;
+    ranks += (ranks.empty() ? "" : ", ") + std::to_string(watched.rank);
+  }
+  if (waiting.empty()) return "rank " + done + " is done and waits for another process";
+  return "rank " + waiting + " does not finish" + (done.empty() ? "" : "; rank " + done + " is done");
 }
 
 void Watchdog::abortAll() {

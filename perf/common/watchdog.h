@@ -25,6 +25,8 @@ class Watchdog {
   struct Watched {
     ncclComm_t comm = nullptr;
     int rank = 0;
+    cudaStream_t stream = nullptr;
+    int device = 0;
   };
 
   Watchdog() = default;
@@ -71,6 +73,8 @@ class Watchdog {
   void run();
   /// Empty when all is well.
   std::string check();
+  /// Which of the ranks have work that is not done: the end of the sentence about a time limit.
+  std::string unfinished() const;
   void abortAll();
 
   std::vector<Watched> comms_;

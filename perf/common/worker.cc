@@ -144,7 +144,7 @@ void Worker::setUpSubjects(const Combination& combination, uint64_t bytes, bool 
     const Pointers pointers = pointersOf(subject, options_.misalign);
     calls_.push_back({pointers.send, pointers.recv, subject.shape.count, combination.type->nccl,
                       operators_[i], subject.root, state.groupRank, state.groupSize, state.comm,
-                      state.stream.get()});
+                      state.stream.get(), subject.shape.total, 0});
   }
 }
 
@@ -152,6 +152,10 @@ Outcome Worker::probe(const Combination& combination, bool& supported) {
   setUpSubjects(combination, options_.minBytes, false);
   for (const Subject& subject : subjects_)
     if (const Outcome outcome = check_.fill(subject); !outcome.isOk()) return outcome;
+  if (thread_ == 0)
+    job_.watchdog.limit(std::chrono::seconds(options_.timeoutSeconds),
+                        std::string("the first ") + job_.collective.name() + " operation");
+  const size_t resident = Job::residentBytes();
   ncclResult_t result = ncclSuccess;
   {
     const Watchdog::Section section(job_.watchdog);
@@ -165,7 +169,9 @@ Outcome Worker::probe(const Combination& combination, bool& supported) {
   if (result != ncclSuccess)
     return checkNccl(result, "rank " + std::to_string(ranks_[0].rank) + ": " + job_.collective.name(),
                      ranks_[0].comm);
-  return wait();
+  const Outcome outcome = wait();
+  if (thread_ == 0) job_.noteFirstUse(resident);
+  return outcome;
 }
 
 Outcome Worker::runSize(const Combination& combination, uint64_t bytes) {
@@ -224,6 +230,7 @@ Outcome Worker::measure(bool inPlace, std::optional<Measurement>& result) {
 
 Outcome Worker::timeIterations() {
   iterationSeconds_.clear();
+  if (options_.graphLaunches > 0) return timeGraphs();
   return options_.statistic == Statistic::mean ? timeTogether() : timeSingly();
 }
 
@@ -259,6 +266,21 @@ Outcome Worker::timeTogether() {
   const double all = options_.cpuTime ? enqueueing : secondsSince(start) - pause;
   seconds_ = all / options_.iterations / options_.aggregated;
   return readEvents();
+}
+
+Outcome Worker::timeGraphs() {
+  if (const Outcome outcome = capture(options_.iterations, options_.aggregated); !outcome.isOk())
+    return outcome;
+  if (const Outcome outcome = meet(); !outcome.isOk()) return outcome;
+  const Clock::time_point start = Clock::now();
+  for (int i = 0; i < options_.graphLaunches; ++i)
+    if (const Outcome outcome = launchGraphs(); !outcome.isOk()) return outcome;
+  const double launching = secondsSince(start);
+  if (const Outcome outcome = wait(); !outcome.isOk()) return outcome;
+  const double all = options_.cpuTime ? launching : secondsSince(start);
+  seconds_ = all / options_.graphLaunches / options_.iterations / options_.aggregated;
+  graphs_.clear();
+  return Outcome::ok();
 }
 
 Outcome Worker::timeSingly() {
@@ -303,15 +325,34 @@ Outcome Worker::checkResults(uint64_t& wrong) {
     for (const Subject& subject : subjects_)
       if (const Outcome outcome = check_.fill(subject); !outcome.isOk()) return outcome;
     // One operation: a second one in place would start from the result of the first.
-    if (const Outcome outcome = enqueue(1); !outcome.isOk()) return outcome;
+    if (options_.graphLaunches > 0) {
+      if (const Outcome outcome = capture(1, 1); !outcome.isOk()) return outcome;
+      if (const Outcome outcome = launchGraphs(); !outcome.isOk()) return outcome;
+    } else if (const Outcome outcome = enqueue(1); !outcome.isOk()) {
+      return outcome;
+    }
     if (const Outcome outcome = wait(); !outcome.isOk()) return outcome;
+    graphs_.clear();
     for (const Subject& subject : subjects_)
       if (const Outcome outcome = check_.countWrong(subject, wrong); !outcome.isOk()) return outcome;
   }
   return Outcome::ok();
 }
 
+ncclResult_t Worker::enqueueRounds(int operations, int rounds) {
+  for (int i = 0; i < operations * rounds; ++i) {
+    for (Call& call : calls_) call.round = i % rounds;
+    if (const ncclResult_t result = enqueueGroup(1); result != ncclSuccess) return result;
+  }
+  return ncclSuccess;
+}
+
 ncclResult_t Worker::enqueueOnce(int operations) {
+  const int rounds = job_.collective.rounds(ranks_[0].groupSize);
+  return rounds == 1 ? enqueueGroup(operations) : enqueueRounds(operations, rounds);
+}
+
+ncclResult_t Worker::enqueueGroup(int operations) {
   const bool grouped = operations * count_ > 1;
   if (grouped)
     if (const ncclResult_t result = ncclGroupStart(); result != ncclSuccess) return result;
@@ -335,6 +376,30 @@ Outcome Worker::enqueue(int operations) {
   if (result == ncclSuccess) return Outcome::ok();
   return checkNccl(result, "rank " + std::to_string(ranks_[0].rank) + ": " + job_.collective.name(),
                    ranks_[0].comm);
+}
+
+Outcome Worker::capture(int iterations, int operations) {
+  graphs_.clear();
+  for (int i = 0; i < count_; ++i) {
+    graphs_.push_back(std::make_unique<StreamGraph>());
+    if (const Outcome outcome = graphs_.back()->begin(ranks_[i].stream.get()); !outcome.isOk())
+      return outcome;
+  }
+  for (int i = 0; i < iterations; ++i)
+    if (const Outcome outcome = enqueue(operations); !outcome.isOk()) return outcome;
+  for (const auto& graph : graphs_)
+    if (const Outcome outcome = graph->end(); !outcome.isOk()) return outcome;
+  return Outcome::ok();
+}
+
+Outcome Worker::launchGraphs() {
+  // The library is called by the launch, so the watchdog must not abort the communicators meanwhile.
+  const Watchdog::Section section(job_.watchdog);
+  if (!section) return somebodyFailed();
+  for (int i = 0; i < count_; ++i)
+    if (const Outcome outcome = graphs_[static_cast<size_t>(i)]->launch(); !outcome.isOk())
+      return outcome.within("rank " + std::to_string(ranks_[i].rank));
+  return Outcome::ok();
 }
 
 Outcome Worker::wait() {
@@ -406,6 +471,7 @@ Outcome Worker::combine(Measurement& measurement) {
   const Subject& subject = subjects_[0];
   const double bytes = static_cast<double>(subject.shape.total) * subject.width();
   measurement.algBytes = measurement.seconds > 0 ? bytes / measurement.seconds : 0;
+  measurement.algBytes *= job_.collective.algorithmFactor(subject.state->groupSize);
   measurement.busBytes = measurement.algBytes * job_.collective.busFactor(subject.state->groupSize);
   return Outcome::ok();
 }

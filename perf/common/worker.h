@@ -56,12 +56,19 @@ class Worker {
   Outcome measure(bool inPlace, std::optional<Measurement>& result);
   Outcome timeIterations();
   Outcome timeTogether();
+  Outcome timeGraphs();
   Outcome timeSingly();
   Outcome checkResults(uint64_t& wrong);
 
-  /// One iteration: this many operations (-m) on all ranks of this thread, in one group.
+  /// One iteration: this many operations (-m) on all ranks of this thread, in one group (a group for each
+  /// round where an operation has several).
   ncclResult_t enqueueOnce(int operations);
+  ncclResult_t enqueueGroup(int operations);
+  ncclResult_t enqueueRounds(int operations, int rounds);
   Outcome enqueue(int operations);
+  /// Puts iterations into a graph for each rank of this thread instead.
+  Outcome capture(int iterations, int operations);
+  Outcome launchGraphs();
   /// Until the streams of this thread are done.
   Outcome wait();
   Outcome meet();
@@ -88,6 +95,7 @@ class Worker {
   double seconds_ = 0;                    // of one operation, as this thread saw it
   std::vector<double> iterationSeconds_;  // by iteration, slowest of this thread's ranks
   std::vector<std::unique_ptr<EventList>> events_;
+  std::vector<std::unique_ptr<StreamGraph>> graphs_;  // by local rank
 };
 
 }  // namespace tutti::perf

@@ -1,6 +1,6 @@
 # The programs as users run them.
 
-all_perf="all_reduce all_gather reduce_scatter broadcast reduce sendrecv"
+all_perf="all_reduce all_gather reduce_scatter broadcast reduce alltoall alltoallv gather scatter sendrecv hypercube"
 mpirun_here="mpirun --allow-run-as-root --oversubscribe --bind-to none --mca btl self,vader,tcp --mca pml ob1"
 
 # right PROGRAM ARGUMENTS...: exit status 0 and a footer without wrong values.
@@ -9,6 +9,7 @@ right() {
   output=$("$@" 2>&1) || { echo "$output"; echo "status is not 0"; return 1; }
   echo "$output" | tail -n 12
   echo "$output" | grep -q '^# Out of bounds values : 0 OK' || { echo "$output"; echo "no right footer"; return 1; }
+  ! echo "$output" | grep -q 'left out' || { echo "$output"; echo "something was left out"; return 1; }
 }
 
 # status WANTED COMMAND...
@@ -25,15 +26,17 @@ perf_programs() {
     right "$release/bin/${name}_perf" -b 8 -e 4M -f 8 -g 4 -n 5
     right "$release/bin/${name}_perf" -b 1K -e 1M -f 32 -t 3 -g 1 -n 5 -u 1
     right "$release/bin/${name}_perf" -b 0 -e 24 -i 4 -t 2 -g 2 -n 3 -d int32
+    # A sample of the sweep.
+    right "$release/bin/${name}_perf" -b 37 -e 66704 -i 66667 -g 3 -n 1 -w 0 -o all -d all -r all
   done
-  right "$release/bin/all_reduce_perf" -b 4K -e 64K -f 4 -g 3 -n 3 -o all -d all
-  right "$release/bin/reduce_scatter_perf" -b 4K -e 64K -f 4 -g 3 -n 3 -o all -d all
-  right "$release/bin/reduce_perf" -b 4K -e 64K -f 4 -g 3 -n 3 -r all
-  right "$release/bin/broadcast_perf" -b 4K -e 64K -f 4 -g 3 -n 3 -r all -d uint8
   right "$release/bin/all_reduce_perf" -b 64K -e 64K -t 2 -g 2 -p 1 -z 1 -m 4 -N 2 -a 3 -C 1
   right "$release/bin/all_reduce_perf" -b 64K -e 64K -g 4 -y 1 -I 1 -S 1 -M 1 -T 60 -J "$logs/perf.json"
   right "$release/bin/all_reduce_perf" -b 64K -e 4M -f 8 -g 4 -R 1 --stat median
+  echo "+ -M 1 reports memory behind the results, in numbers that are not zero"
+  "$release/bin/all_reduce_perf" -b 1M -e 1M -g 2 -n 2 -M 1 | tail -n 5 | head -n 1 | grep '^# Memory' | grep -v ' 0.0 MiB'
   grep -q '"nwrong": 0' "$logs/perf.json"
+  right "$release/bin/all_reduce_perf" -b 8 -e 4M -f 64 -g 2 -t 2 -n 5 -G 3
+  right "$release/bin/sendrecv_perf" -b 1K -e 1M -f 32 -g 3 -n 5 -m 2 -G 2
   NCCL_TESTS_SPLIT="MOD 2" right "$release/bin/all_reduce_perf" -b 64K -e 64K -g 4
   echo "+ wrong results are noticed"
   wrong=0
@@ -44,6 +47,9 @@ perf_programs() {
   status 0 "$release/bin/all_reduce_perf" -h
   status 2 "$release/bin/all_reduce_perf" --no-such-flag
   status 2 "$release/bin/all_reduce_perf" -b lots
+  status 2 "$release/bin/broadcast_perf" -b 8 -e 8 -g 4 -r 7
+  NCCL_TESTS_SPLIT="HALF 2" status 2 "$release/bin/all_reduce_perf" -b 8 -e 8 -g 2
+  NCCL_TESTS_DEVICE=8 status 2 "$release/bin/all_reduce_perf" -b 8 -e 8 -g 2
   NCCL_TESTS_MIN_BW=1000000 status 1 "$release/bin/all_reduce_perf" -b 8 -e 8 -g 2
 }
 
@@ -55,7 +61,7 @@ mpi_programs() {
   right $mpirun_here -np 1 "$release/bin/all_reduce_perf" -b 1M -e 1M -g 2 -n 3
   echo "+ send, then an MPI message, then receive"
   $mpirun_here -np 2 "$release/bin/system_send_then_mpi" | grep -x right
-  status 1 $mpirun_here -np 2 "$release/bin/broadcast_perf" -b 8 -e 8 -r 5
+  status 2 $mpirun_here -np 2 "$release/bin/broadcast_perf" -b 8 -e 8 -r 5
 }
 
 example_programs() {
@@ -73,15 +79,29 @@ example_programs() {
   wait "$first"
 }
 
+# Every program x 12 types x every operator x 1, 2, 3, 5, 8 ranks x in and out of place x odd sizes; then long and short
+# calls; then counts above 2^31.
 perf_sweep() {
   needs_release
   for name in $all_perf; do
-    right "$release/bin/${name}_perf" -b 8 -e 128M -f 2 -g 4
-    right $mpirun_here -np 4 "$release/bin/${name}_perf" -b 8 -e 64M -f 2 -g 1
-    right $mpirun_here -np 2 "$release/bin/${name}_perf" -b 8 -e 64M -f 2 -g 2
-    for ranks in 1 2 3 5 7 8; do
-      right "$release/bin/${name}_perf" -b 12 -e 3M -i 99996 -g "$ranks" -n 2 -d all -o all -r all
-      right "$release/bin/${name}_perf" -b 1 -e 300 -i 1 -g "$ranks" -n 1 -d int8
+    for ranks in 1 2 3 5 8; do
+      right "$release/bin/${name}_perf" -b 37 -e 133371 -i 66667 -g "$ranks" -n 1 -w 0 -d all -o all
+      right "$release/bin/${name}_perf" -b 1 -e 299 -i 2 -g "$ranks" -n 1 -w 0 -d int8 -r all
+      right "$release/bin/${name}_perf" -b 1M -e 5000003 -i 1333333 -g "$ranks" -n 1 -w 0 -d half -r all
     done
+    right "$release/bin/${name}_perf" -b 8 -e 64M -f 2 -g 4 -n 2
+    right $mpirun_here -np 4 "$release/bin/${name}_perf" -b 8 -e 16M -f 4 -g 1 -n 2
+    right $mpirun_here -np 2 "$release/bin/${name}_perf" -b 5 -e 500000 -i 99999 -g 2 -n 1 -d bfloat16
   done
+  large_counts
+}
+
+# More than 2^31 elements: zero-copy, through slots, and as a message. 8.7 GB each.
+large_counts() {
+  free=$(awk '/MemAvailable/ {print int($2 / 1024 / 1024)}' /proc/meminfo)
+  if [ "$free" -lt 11 ]; then echo "# summary: no counts above 2^31, $free GiB of memory are free"; return 0; fi
+  count=$(((1 << 31) + 5))
+  right "$release/bin/all_reduce_perf" -b $count -e $count -d int8 -g 2 -n 1 -w 0
+  NCCL_ALGO=ring right "$release/bin/all_reduce_perf" -b $count -e $count -d uint8 -o max -g 2 -n 1 -w 0
+  right "$release/bin/sendrecv_perf" -b $count -e $count -d int8 -g 2 -n 1 -w 0
 }

@@ -95,8 +95,11 @@ Certificate certify(const ScheduleSet& set, const SymbolicMachine& machine) {
   return certificate;
 }
 
-bool canBeInPlace(Collective collective) {
-  return collective != Collective::allToAll && collective != Collective::sendRecv;
+/// An AllToAll that lets peers read the users' inputs cannot keep them while outputs come in; whoever plans
+/// calls in place must not choose it.
+bool canBeInPlace(const Schedule& schedule) {
+  if (schedule.collective == Collective::allToAll) return !schedule.sharedUserBuffers;
+  return schedule.collective != Collective::sendRecv;
 }
 
 }  // namespace
@@ -126,7 +129,7 @@ Result<Certificate> prove(const ScheduleSet& schedules, CheckOptions options) {
   const ScheduleSet* twice[] = {&schedules, &schedules};
   options.inPlace = false;
   TUTTI_ASSIGN(Certificate certificate, check(twice, options).withContext("out of place"));
-  if (!canBeInPlace(certificate.collective)) return certificate;
+  if (!canBeInPlace(schedules[0])) return certificate;
   options.inPlace = true;
   return check(twice, options).withContext("in place");
 }

@@ -83,6 +83,12 @@ double oneShotSeconds(const Form& f) {
       return f.barrier() + f.memory(2 + 2 / p, 2 * p + 2);
     case Collective::broadcast:
       return f.barrier() + f.memory(4, 2 * p + 2);  // the root copies twice before the readers can begin
+    case Collective::allToAll:
+      return f.barrier() + f.memory(4, 4 * p);
+    case Collective::gather:
+      return f.barrier() + f.memory(2 + 2 / p, 4 - 2 / p);
+    case Collective::scatter:
+      return f.barrier() + f.memory(2 + 4 / p, 4);
     default:
       return f.barrier() + f.memory(p + 3, 3 * p + 1);
   }
@@ -97,11 +103,19 @@ double directSeconds(const Form& f) {
     case Collective::reduceScatter:
     case Collective::reduce:
       return fixed + f.memory(1 + 1 / p, p + 1);
-    case Collective::allGather:
-      return fixed + f.memory(2, 2 * p);
-    default:
+    case Collective::gather:
+    case Collective::scatter:
+      return fixed + f.memory(2 / p, 2);
+    default:  // allGather, allToAll, broadcast
       return fixed + f.memory(2, 2 * p);
   }
+}
+
+// The busiest rank handles p - 1 messages, which it may all start at once.
+double pairwiseSeconds(const Form& f) {
+  const double share = (f.p - 1) / f.p;
+  const double traffic = f.collective == Collective::allToAll ? 4 * (f.p - 1) + 2 : 4 * share + 2 / f.p;
+  return f.messages(1, share, 0, traffic) + (f.p - 2) * f.c.perPeer;
 }
 
 }  // namespace
@@ -136,6 +150,7 @@ double predictSeconds(const CostQuery& query, const CostParameters& costs) {
   if (query.algorithm == "oneshot") return oneShotSeconds(form);
   if (query.algorithm == "twoshot") return 2 * form.barrier() + form.memory(5 + 1 / form.p, 5 * form.p + 1);
   if (query.algorithm == "direct") return directSeconds(form);
+  if (query.algorithm == "pairwise") return pairwiseSeconds(form);
   return std::numeric_limits<double>::infinity();
 }
 

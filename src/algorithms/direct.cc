@@ -44,7 +44,10 @@ Schedule oneShot(const ScheduleRequest& request) {
   if (request.ranks == 1) return singleRank(request, "oneshot");
   Schedule schedule = start(request, "oneshot", 1);
   schedule.sharedScratch = true;
-  schedule.scratchSegments = request.collective == Collective::reduceScatter ? request.ranks : 1;
+  const bool laysOutAll = request.collective == Collective::reduceScatter ||
+                          request.collective == Collective::allToAll ||
+                          request.collective == Collective::scatter;
+  schedule.scratchSegments = laysOutAll ? request.ranks : 1;
   const int32_t rank = request.rank;
   const int32_t p = request.ranks;
   const bool isRoot = rank == request.root;
@@ -75,6 +78,27 @@ Schedule oneShot(const ScheduleRequest& request) {
       if (isRoot) lane.copy(input(0), output(0));
       lane.waitTeam(kAll);
       if (!isRoot) lane.copy(scratch(0).at(request.root), output(0));
+      break;
+    case Collective::allToAll:
+      lane.copy(input(0, p), scratch(0, p));
+      lane.signalTeam(kAll);
+      lane.copy(input(rank), output(rank));
+      lane.waitTeam(kAll);
+      lane.loop(p - 1).copy(scratch(rank).at(othersOf(request)), output(othersOf(request)));
+      break;
+    case Collective::gather:
+      if (!isRoot) lane.copy(input(rank), scratch(0));
+      lane.signalTeam(kAll);
+      if (isRoot) lane.copy(input(rank), output(rank));
+      lane.waitTeam(kAll);
+      if (isRoot) lane.loop(p - 1).copy(scratch(0).at(othersOf(request)), output(othersOf(request)));
+      break;
+    case Collective::scatter:
+      if (isRoot) lane.copy(input(0, p), scratch(0, p));
+      lane.signalTeam(kAll);
+      if (isRoot) lane.copy(input(rank), output(rank));
+      lane.waitTeam(kAll);
+      if (!isRoot) lane.copy(scratch(rank).at(request.root), output(rank));
       break;
     default:  // reduce
       lane.copy(input(0), scratch(0));
@@ -109,28 +133,47 @@ Schedule twoShot(const ScheduleRequest& request) {
   return tidy(std::move(schedule));
 }
 
+namespace {
+
+// Collectives in which every rank but the root has to do with the root alone: the root says "my buffer is
+// ready", each other rank moves its share and says "I am done". Two ranks that are not the root never wait
+// for each other.
+void directRooted(const ScheduleRequest& request, Lane& lane) {
+  const int32_t rank = request.rank;
+  const bool oneBlock = request.collective == Collective::broadcast;
+  const int32_t block = oneBlock ? 0 : rank;
+  if (rank == request.root) {
+    lane.signalTeam(kAll);
+    lane.copy(input(block), output(block));
+    lane.waitTeam(kAll);
+    return;
+  }
+  lane.wait(request.root);
+  if (request.collective == Collective::gather) {
+    lane.copy(input(block), output(block).at(request.root));
+  } else {
+    lane.copy(input(block).at(request.root), output(block));
+  }
+  lane.signal(request.root);
+}
+
+}  // namespace
+
 // The entry barrier says "my buffers are ready", the exit barrier "I am done with yours". In place, a segment
 // of the shared memory is written only by the rank that alone reads it.
 Schedule direct(const ScheduleRequest& request) {
   if (request.ranks == 1) return singleRank(request, "direct");
   const int32_t rank = request.rank;
   const int32_t p = request.ranks;
-  const bool isRoot = rank == request.root;
+  const bool rooted = request.collective == Collective::broadcast ||
+                      request.collective == Collective::gather || request.collective == Collective::scatter;
   const bool cutsVector =
       request.collective == Collective::allReduce || request.collective == Collective::reduce;
   Schedule schedule = start(request, "direct", cutsVector ? p : 1);
   schedule.sharedUserBuffers = true;
   Lane& lane = schedule.lanes[0];
-  if (request.collective == Collective::broadcast) {
-    if (isRoot) {
-      lane.signalTeam(kAll);
-      lane.copy(input(0), output(0));
-      lane.waitTeam(kAll);
-    } else {
-      lane.wait(request.root);
-      lane.copy(input(0).at(request.root), output(0));
-      lane.signal(request.root);
-    }
+  if (rooted) {
+    directRooted(request, lane);
     return tidy(std::move(schedule));
   }
   lane.signalTeam(kAll);
@@ -145,6 +188,11 @@ Schedule direct(const ScheduleRequest& request) {
     case Collective::allGather:
       lane.copy(input(rank), output(rank));
       lane.loop(p - 1).copy(input(othersOf(request)).at(othersOf(request)), output(othersOf(request)));
+      lane.once();
+      break;
+    case Collective::allToAll:
+      lane.copy(input(rank), output(rank));
+      lane.loop(p - 1).copy(input(rank).at(othersOf(request)), output(othersOf(request)));
       lane.once();
       break;
     default:  // reduce

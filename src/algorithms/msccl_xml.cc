@@ -194,7 +194,7 @@ Status parseBlock(const Element& element, const MscclGpu& gpu, int32_t rank, int
   if (block->sendPeer == rank) return element.error("attribute send=\"{}\" is the GPU itself", rank);
   if (block->recvPeer == rank) return element.error("attribute recv=\"{}\" is the GPU itself", rank);
   // A channel of MSCCL is one more connection between two GPUs: a port of ours.
-  TUTTI_TRY(element.number<int32_t>("chan", 0, kPointToPointPort - 1, &block->channel));
+  TUTTI_TRY(element.number<int32_t>("chan", 0, kVariableCountPort - 1, &block->channel));
   TUTTI_ASSIGN(const std::vector<Element> steps, element.children("step", kMscclMaxSteps));
   block->steps.resize(steps.size());
   for (size_t i = 0; i < steps.size(); ++i) {
@@ -267,7 +267,7 @@ Status parseHead(const Element& element, MscclProgram* program, int32_t* ranks) 
   program->collective = *collective;
   TUTTI_TRY(element.number<int32_t>("ngpus", 1, kMscclMaxRanks, ranks));
   int32_t channels = 0;
-  TUTTI_TRY(element.number<int32_t>("nchannels", 1, kPointToPointPort, &channels));
+  TUTTI_TRY(element.number<int32_t>("nchannels", 1, kVariableCountPort, &channels));
   TUTTI_TRY(element.number<int32_t>("nchunksperloop", 1, kMscclMaxChunks, &program->chunks));
   if (program->collective != Collective::allReduce && program->chunks % *ranks != 0)
     return element.error("attribute nchunksperloop=\"{}\" is no multiple of ngpus=\"{}\"", program->chunks,

@@ -8,16 +8,19 @@
 
 #include "algorithms/direct.h"
 #include "algorithms/double_tree.h"
+#include "algorithms/pairwise.h"
 #include "algorithms/recursive_doubling.h"
 #include "algorithms/ring.h"
 
 namespace tutti {
 namespace {
 
-const std::array<Algorithm, 6>& table() {
+const std::array<Algorithm, 7>& table() {
   using enum Collective;
   static const std::vector<Collective> kFive = {allReduce, allGather, reduceScatter, broadcast, reduce};
-  static const std::array<Algorithm, 6> kTable = {{
+  static const std::vector<Collective> kAllEight = {allReduce, allGather, reduceScatter, broadcast,
+                                                    reduce,    allToAll,  gather,        scatter};
+  static const std::array<Algorithm, 7> kTable = {{
       {"ring", "ring; chain for Broadcast and Reduce", Medium::messages, kFive, false, ring},
       {"tree",
        "double binary tree, pipelined",
@@ -26,15 +29,21 @@ const std::array<Algorithm, 6>& table() {
        false,
        doubleTreeSchedule},
       {"doubling", "recursive doubling", Medium::messages, {allReduce, allGather}, true, recursiveDoubling},
-      {"oneshot", "everyone reads all contributions from shared scratch", Medium::sharedScratch, kFive, false,
-       oneShot},
+      {"oneshot", "everyone reads all contributions from shared scratch", Medium::sharedScratch, kAllEight,
+       false, oneShot},
       {"twoshot",
        "reduce one part from shared scratch, gather the others",
        Medium::sharedScratch,
        {allReduce},
        false,
        twoShot},
-      {"direct", "zero-copy between mapped user buffers", Medium::userBuffers, kFive, false, direct},
+      {"direct", "zero-copy between mapped user buffers", Medium::userBuffers, kAllEight, false, direct},
+      {"pairwise",
+       "one message between every two ranks",
+       Medium::messages,
+       {allToAll, gather, scatter},
+       false,
+       pairwise},
   }};
   return kTable;
 }

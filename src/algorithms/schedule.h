@@ -220,9 +220,11 @@ struct Schedule {
 
 /// Ports that a schedule may use between two ranks, and flags between two ranks (limits of the executor's
 /// tables). Schedules may use the same ports, since calls run one after the other; the last port is kept for
-/// point-to-point messages.
+/// point-to-point messages, the one before it also serves those that a collective with a count for every rank
+/// is made of (so that they are not taken for the user's).
 constexpr int kMaxPorts = 8;
 constexpr int kPointToPointPort = kMaxPorts - 1;
+constexpr int kVariableCountPort = kMaxPorts - 2;
 constexpr int kMaxFlags = 16;
 
 /// Removes blocks that run no step (what loop(0) leaves) and lanes without blocks. Generators end with it.

@@ -3,6 +3,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <vector>
 
 #include "algorithms/schedule.h"
 
@@ -23,6 +25,19 @@ struct ElementRange {
 };
 ElementRange splitEvenly(size_t count, int parts, int index, size_t alignElements);
 
+/// Blocks of different sizes, one a rank, in elements: of a buffer that holds a block for every rank. Counts
+/// are the same on all ranks, offsets may be each rank's own.
+struct BlockSizes {
+  std::vector<size_t> counts;
+  std::vector<size_t> offsets;
+
+  size_t total() const;
+  /// Elements from the start of the buffer to the end of the last block.
+  size_t extent() const;
+  /// True when the blocks lie one behind the other, in the order of the ranks.
+  bool contiguous() const;
+};
+
 /// The sizes of one call. `count` is elements per block (Schedule::blocks()); channel `channel` of `channels`
 /// handles its share of every block.
 struct CallShape {
@@ -35,6 +50,9 @@ struct CallShape {
   int32_t channel = 0;
   int32_t channels = 1;
   size_t sliceBytes = 0;  // a multiple of elementBytes and of 64
+  /// Set where blocks differ (allGather, reduceScatter); `count` does not matter then. Peers' buffers that
+  /// hold all blocks are taken to have the same offsets.
+  std::shared_ptr<const BlockSizes> blocks = nullptr;
   friend bool operator==(const CallShape&, const CallShape&) = default;
 };
 
@@ -70,11 +88,19 @@ class SegmentTable {
   size_t bufferBytes(Buffer buffer, int32_t rank) const;
 
  private:
+  /// One block: where it lies, the channel's share of it, and the longest part of that.
+  struct Block {
+    size_t offset = 0;
+    ElementRange share;
+    size_t partElements = 0;
+  };
+  Block makeBlock(size_t offset, size_t count) const;
+  size_t slicesOf(const Block& block) const;
+
   CallShape shape_;
-  size_t blockElements_;  // stride between blocks
-  ElementRange share_;    // of this channel, in each block
-  size_t partElements_;   // longest part
   size_t sliceElements_;
+  Block equal_;                // of any block when all have `count` elements; offset 0
+  std::vector<Block> blocks_;  // when they differ
   size_t slices_;
 };
 

@@ -11,13 +11,23 @@ namespace {
 constexpr std::array<std::string_view, 5> kNamesOfNccl = {"collnetdirect", "collnetchain", "nvls", "nvlstree",
                                                           "pat"};
 
-constexpr std::array<std::pair<std::string_view, Collective>, 5> kFunctions = {{
+constexpr std::array<std::pair<std::string_view, Collective>, 8> kFunctions = {{
     {"broadcast", Collective::broadcast},
     {"reduce", Collective::reduce},
     {"allgather", Collective::allGather},
     {"reducescatter", Collective::reduceScatter},
     {"allreduce", Collective::allReduce},
+    {"alltoall", Collective::allToAll},
+    {"gather", Collective::gather},
+    {"scatter", Collective::scatter},
 }};
+
+/// Collectives that NCCL makes of point-to-point messages, for which it has no choice of algorithms: a list
+/// without a function ("NCCL_ALGO=Ring") is not meant for them.
+bool needsOwnList(Collective collective) {
+  return collective == Collective::allToAll || collective == Collective::gather ||
+         collective == Collective::scatter;
+}
 
 std::string lowerTrimmed(std::string_view text) {
   const size_t first = text.find_first_not_of(" \t");
@@ -56,8 +66,9 @@ std::string whyNot(const Algorithm& algorithm, const SelectorInput& input) {
     return fmt::format("{} needs all ranks on one host with shared memory, and there are {} hosts",
                        algorithm.name, input.hosts);
   if (algorithm.medium == Medium::userBuffers && !input.zeroCopyUsable)
-    return fmt::format("{} needs buffers that all ranks can map (ncclMemAlloc, ncclCommRegister)",
-                       algorithm.name);
+    return fmt::format("{} needs buffers that all ranks can map (ncclMemAlloc, ncclCommRegister){}",
+                       algorithm.name,
+                       input.collective == Collective::allToAll ? ", and no rank may call in place" : "");
   return {};
 }
 
@@ -101,7 +112,7 @@ Result<AlgorithmFilter> AlgorithmFilter::parse(std::string_view text) {
     if (known == kFunctions.end())
       return invalidUsage(
           "NCCL_ALGO={}: \"{}\" is no function; known are broadcast, reduce, allgather, reducescatter, "
-          "allreduce",
+          "allreduce, alltoall, gather, scatter",
           text, function);
     filter.own_[known->second] = std::move(list).value();
   }
@@ -110,7 +121,7 @@ Result<AlgorithmFilter> AlgorithmFilter::parse(std::string_view text) {
 
 bool AlgorithmFilter::allows(Collective collective, std::string_view algorithm) const {
   const auto own = own_.find(collective);
-  if (own == own_.end() && !hasGeneral_) return true;
+  if (own == own_.end() && (!hasGeneral_ || needsOwnList(collective))) return true;
   const List& list = own == own_.end() ? general_ : own->second;
   return list.names.contains(std::string(algorithm)) != list.inverted;
 }

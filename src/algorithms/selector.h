@@ -15,8 +15,9 @@ namespace tutti {
 
 /// NCCL_ALGO, parsed: which algorithms may be used for which collective. The form is
 /// `[list][;function:list...]`, where a list is comma-separated names, with ^ in front to mean all others;
-/// function is one of broadcast, reduce, allgather, reducescatter, allreduce. Names are NCCL's and our own,
-/// in any case. A function's own list replaces the general one. Empty: everything is allowed.
+/// function is one of broadcast, reduce, allgather, reducescatter, allreduce, and (ours) alltoall, gather,
+/// scatter, for which the general list does not count. Names are NCCL's and our own, in any case. A
+/// function's own list replaces the general one. Empty: everything is allowed.
 class AlgorithmFilter {
  public:
   /// Errors (invalidUsage) name the token that is unknown and what is known.

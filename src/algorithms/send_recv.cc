@@ -2,7 +2,7 @@
 
 namespace tutti {
 
-Schedule sendRecv(int32_t ranks, int32_t rank, int32_t sender, int32_t receiver) {
+Schedule sendRecv(int32_t ranks, int32_t rank, int32_t sender, int32_t receiver, int port) {
   Schedule schedule;
   schedule.name = "p2p";
   schedule.collective = Collective::sendRecv;
@@ -14,9 +14,9 @@ Schedule sendRecv(int32_t ranks, int32_t rank, int32_t sender, int32_t receiver)
   if (rank == sender && rank == receiver) {
     schedule.lanes.emplace_back().copy(input, output);
   } else if (rank == sender) {
-    schedule.lanes.emplace_back().send(receiver, input, kPointToPointPort);
+    schedule.lanes.emplace_back().send(receiver, input, port);
   } else if (rank == receiver) {
-    schedule.lanes.emplace_back().recv(sender, output, kPointToPointPort);
+    schedule.lanes.emplace_back().recv(sender, output, port);
   }
   return schedule;
 }

@@ -9,6 +9,7 @@ namespace tutti {
 /// `ranks`. Others have no lanes. A message to oneself is a copy. Uses kPointToPointPort, where collectives
 /// never send, so a message cannot be taken for a collective's even when the two ranks are in different
 /// calls. One round, n bytes.
-Schedule sendRecv(int32_t ranks, int32_t rank, int32_t sender, int32_t receiver);
+Schedule sendRecv(int32_t ranks, int32_t rank, int32_t sender, int32_t receiver,
+                  int port = kPointToPointPort);
 
 }  // namespace tutti

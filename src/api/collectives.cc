@@ -91,6 +91,47 @@ ncclResult_t pncclAllGather(const void* sendbuff, void* recvbuff, size_t sendcou
   });
 }
 
+ncclResult_t pncclAlltoAll(const void* sendbuff, void* recvbuff, size_t count, ncclDataType_t datatype,
+                           ncclComm_t comm, cudaStream_t stream) {
+  return entry("ncclAlltoAll", [&] {
+    return callCollective({.collective = Collective::allToAll,
+                           .input = sendbuff,
+                           .output = recvbuff,
+                           .count = count,
+                           .type = datatype,
+                           .comm = comm,
+                           .stream = stream});
+  });
+}
+
+ncclResult_t pncclGather(const void* sendbuff, void* recvbuff, size_t count, ncclDataType_t datatype,
+                         int root, ncclComm_t comm, cudaStream_t stream) {
+  return entry("ncclGather", [&] {
+    return callCollective({.collective = Collective::gather,
+                           .input = sendbuff,
+                           .output = recvbuff,
+                           .count = count,
+                           .type = datatype,
+                           .root = root,
+                           .comm = comm,
+                           .stream = stream});
+  });
+}
+
+ncclResult_t pncclScatter(const void* sendbuff, void* recvbuff, size_t count, ncclDataType_t datatype,
+                          int root, ncclComm_t comm, cudaStream_t stream) {
+  return entry("ncclScatter", [&] {
+    return callCollective({.collective = Collective::scatter,
+                           .input = sendbuff,
+                           .output = recvbuff,
+                           .count = count,
+                           .type = datatype,
+                           .root = root,
+                           .comm = comm,
+                           .stream = stream});
+  });
+}
+
 ncclResult_t pncclSend(const void* sendbuff, size_t count, ncclDataType_t datatype, int peer, ncclComm_t comm,
                        cudaStream_t stream) {
   return entry("ncclSend", [&] { return callSend(sendbuff, count, datatype, peer, comm, stream); });
@@ -114,6 +155,12 @@ ncclResult_t ncclReduceScatter(const void*, void*, size_t, ncclDataType_t, ncclR
                                cudaStream_t);
 TUTTI_WEAK_ALIAS(AllGather)
 ncclResult_t ncclAllGather(const void*, void*, size_t, ncclDataType_t, ncclComm_t, cudaStream_t);
+TUTTI_WEAK_ALIAS(AlltoAll)
+ncclResult_t ncclAlltoAll(const void*, void*, size_t, ncclDataType_t, ncclComm_t, cudaStream_t);
+TUTTI_WEAK_ALIAS(Gather)
+ncclResult_t ncclGather(const void*, void*, size_t, ncclDataType_t, int, ncclComm_t, cudaStream_t);
+TUTTI_WEAK_ALIAS(Scatter)
+ncclResult_t ncclScatter(const void*, void*, size_t, ncclDataType_t, int, ncclComm_t, cudaStream_t);
 TUTTI_WEAK_ALIAS(Send)
 ncclResult_t ncclSend(const void*, size_t, ncclDataType_t, int, ncclComm_t, cudaStream_t);
 TUTTI_WEAK_ALIAS(Recv) ncclResult_t ncclRecv(void*, size_t, ncclDataType_t, int, ncclComm_t, cudaStream_t);

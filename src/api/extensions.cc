@@ -3,6 +3,7 @@
 
 #include "api/entry.h"
 #include "core/memory.h"
+#include "core/variable_calls.h"
 
 using namespace tutti;
 
@@ -10,6 +11,83 @@ extern "C" {
 
 ncclResult_t tuttiStreamSynchronize(cudaStream_t stream) {
   return entry("tuttiStreamSynchronize", [&] { return synchronizeStream(stream); });
+}
+
+ncclResult_t tuttiAllGatherv(const void* sendbuff, void* recvbuff, size_t sendcount, const size_t* recvcounts,
+                             const size_t* recvdispls, ncclDataType_t datatype, ncclComm_t comm,
+                             cudaStream_t stream) {
+  return entry("tuttiAllGatherv", [&] {
+    return callVariable({.collective = Collective::allGather,
+                         .input = sendbuff,
+                         .output = recvbuff,
+                         .ownCount = sendcount,
+                         .blocks = {recvcounts, recvdispls},
+                         .type = datatype,
+                         .comm = comm,
+                         .stream = stream});
+  });
+}
+
+ncclResult_t tuttiReduceScatterv(const void* sendbuff, void* recvbuff, const size_t* sendcounts,
+                                 const size_t* senddispls, size_t recvcount, ncclDataType_t datatype,
+                                 ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream) {
+  return entry("tuttiReduceScatterv", [&] {
+    return callVariable({.collective = Collective::reduceScatter,
+                         .input = sendbuff,
+                         .output = recvbuff,
+                         .ownCount = recvcount,
+                         .blocks = {sendcounts, senddispls},
+                         .type = datatype,
+                         .op = op,
+                         .comm = comm,
+                         .stream = stream});
+  });
+}
+
+ncclResult_t tuttiAlltoAllv(const void* sendbuff, const size_t* sendcounts, const size_t* senddispls,
+                            void* recvbuff, const size_t* recvcounts, const size_t* recvdispls,
+                            ncclDataType_t datatype, ncclComm_t comm, cudaStream_t stream) {
+  return entry("tuttiAlltoAllv", [&] {
+    return callAllToAllv({.input = sendbuff,
+                          .sent = {sendcounts, senddispls},
+                          .output = recvbuff,
+                          .received = {recvcounts, recvdispls},
+                          .type = datatype,
+                          .comm = comm,
+                          .stream = stream});
+  });
+}
+
+ncclResult_t tuttiGatherv(const void* sendbuff, void* recvbuff, size_t sendcount, const size_t* recvcounts,
+                          const size_t* recvdispls, ncclDataType_t datatype, int root, ncclComm_t comm,
+                          cudaStream_t stream) {
+  return entry("tuttiGatherv", [&] {
+    return callVariable({.collective = Collective::gather,
+                         .input = sendbuff,
+                         .output = recvbuff,
+                         .ownCount = sendcount,
+                         .blocks = {recvcounts, recvdispls},
+                         .type = datatype,
+                         .root = root,
+                         .comm = comm,
+                         .stream = stream});
+  });
+}
+
+ncclResult_t tuttiScatterv(const void* sendbuff, void* recvbuff, const size_t* sendcounts,
+                           const size_t* senddispls, size_t recvcount, ncclDataType_t datatype, int root,
+                           ncclComm_t comm, cudaStream_t stream) {
+  return entry("tuttiScatterv", [&] {
+    return callVariable({.collective = Collective::scatter,
+                         .input = sendbuff,
+                         .output = recvbuff,
+                         .ownCount = recvcount,
+                         .blocks = {sendcounts, senddispls},
+                         .type = datatype,
+                         .root = root,
+                         .comm = comm,
+                         .stream = stream});
+  });
 }
 
 }  // extern "C"

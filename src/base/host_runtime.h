@@ -30,6 +30,25 @@ typedef struct tuttiStreamTask {
   void* context;
 } tuttiStreamTask;
 
+/// Work that stands in a graph, because its stream was being captured. Every launch of the graph calls
+/// `launch`, in the launching thread, for all work of the graph in the order in which it was captured; the
+/// task that it gives then runs in its place in the graph (base rules: once, on a worker, may block). When
+/// `launch` answers an errno value instead, nothing runs in that place and the launch reports an error.
+/// `release` is called once, when the graph, its copies and its executables are gone and no launch of them
+/// runs any more.
+typedef struct tuttiGraphWork {
+  int (*launch)(void* context, tuttiStreamTask* task);
+  void (*release)(void* context);  // may be null
+  void* context;
+} tuttiGraphWork;
+
+/// Whether calls on a stream are executed or put into a graph. `id` is that of the capture: equal for streams
+/// whose work goes into the same graph, 0 when nothing is captured.
+typedef struct tuttiCaptureState {
+  uint64_t id;
+  int invalidated;  // the capture broke a rule: nothing can be added any more
+} tuttiCaptureState;
+
 typedef struct tuttiHostRuntime_v1 {
   uint32_t size;     // sizeof of the table that the runtime was built with
   uint32_t version;  // 1
@@ -61,6 +80,15 @@ typedef struct tuttiHostRuntime_v1 {
   /// 0 when the stream's work so far is done, EBUSY when not, EIO when an asynchronous error is pending.
   int (*streamQuery)(void* stream);
   int (*streamSynchronize)(void* stream);
+
+  /// Capture. While a stream is captured, streamTryBegin, streamEnqueue, streamQuery and streamSynchronize
+  /// answer EPERM for it; so they do for the legacy stream while a blocking stream of its device is captured
+  /// (as does streamCapture; the legacy stream depends on the blocking ones).
+  int (*streamCapture)(void* stream, tuttiCaptureState* state);
+  /// Puts work into the graph that the streams are captured into: after everything captured on all of them so
+  /// far, before everything captured on them later. EINVAL when they are not all in the same capture, EPERM
+  /// when that was invalidated. Takes `work` over only when it succeeds.
+  int (*streamCaptureAdd)(void* const* streams, size_t count, tuttiGraphWork work);
 } tuttiHostRuntime_v1;
 
 /// Name of the symbol: const tuttiHostRuntime_v1* tuttiHostRuntime_v1_get(void).

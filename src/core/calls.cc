@@ -28,6 +28,31 @@ bool uses(Collective collective, Buffer buffer, bool isRoot) {
   return collective != Collective::reduce && collective != Collective::gather;
 }
 
+/// Whether the buffers lie as NCCL defines calls in place: the same memory, where the smaller of the two is
+/// this rank's block of the larger.
+bool isInPlace(const CollectiveCall& call, int rank, size_t blockBytes) {
+  const auto own = static_cast<size_t>(rank) * blockBytes;
+  const bool inputIsLarger =
+      holdsAllBlocks(call.collective, Buffer::input) && !holdsAllBlocks(call.collective, Buffer::output);
+  const bool outputIsLarger =
+      holdsAllBlocks(call.collective, Buffer::output) && !holdsAllBlocks(call.collective, Buffer::input);
+  const auto input = reinterpret_cast<uintptr_t>(call.input) + (inputIsLarger ? own : 0);
+  const auto output = reinterpret_cast<uintptr_t>(call.output) + (outputIsLarger ? own : 0);
+  return input == output;
+}
+
+Status checkBuffers(const CollectiveCall& call, bool readsInput, bool writesOutput, int rank, int ranks) {
+  const size_t block = call.count * sizeOf(call.type);
+  if (readsInput) TUTTI_TRY(checkBuffer(call.input, call.count, "sendbuff"));
+  if (writesOutput) TUTTI_TRY(checkBuffer(call.output, call.count, "recvbuff"));
+  if (!readsInput || !writesOutput) return Status::ok();
+  const auto bytesOf = [&](Buffer buffer) {
+    return holdsAllBlocks(call.collective, buffer) ? block * static_cast<size_t>(ranks) : block;
+  };
+  return checkOverlap({call.input, bytesOf(Buffer::input), "sendbuff"},
+                      {call.output, bytesOf(Buffer::output), "recvbuff"}, isInPlace(call, rank, block));
+}
+
 /// A message to oneself needs its counterpart in the same group, or it waits for ever; the group checks that.
 Status submitMessage(Operation operation, size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
                      cudaStream_t stream) {
@@ -62,8 +87,7 @@ Status callCollective(const CollectiveCall& call) {
   const bool isRoot = !hasRoot(call.collective) || call.root == communicator->rank();
   const bool readsInput = uses(call.collective, Buffer::input, isRoot);
   const bool writesOutput = uses(call.collective, Buffer::output, isRoot);
-  if (readsInput) TUTTI_TRY(checkBuffer(call.input, call.count, "sendbuff"));
-  if (writesOutput) TUTTI_TRY(checkBuffer(call.output, call.count, "recvbuff"));
+  TUTTI_TRY(checkBuffers(call, readsInput, writesOutput, communicator->rank(), ranks));
   // Other ranks may have given another count: where calls are compared, this one is, too.
   if (call.count == 0 && !communicator->checksCalls()) return communicator->error();
   operation.collective = call.collective;

@@ -97,6 +97,7 @@ Status Communicator::connectTo(Deadline deadline) {
   executor_ = std::make_unique<HostExecutor>(*endpoint_, faults_, executorOptions);
   checksCalls_ = callsAreChecked();
   tasks_ = std::make_unique<TaskQueue>(*this);
+  oneSided_ = std::make_unique<OneSided>(*this);
   startMonitor();
   // Nobody returns before everybody can: an operation may then count on its peers' listeners.
   TUTTI_TRY(control_->barrier(deadline));
@@ -221,6 +222,7 @@ Status Communicator::revoke(std::string_view why) {
 
 Status Communicator::close() {
   if (closed_) return Status::ok();
+  captureLink_->cut();
   // A running operation ends when its peers do their part, or with a fault: no other limit is set for it.
   Status status = tasks_->drain(Deadline::never());
   closed_ = true;
@@ -242,6 +244,7 @@ void Communicator::interrupt(const Status& why) {
 
 void Communicator::abort(std::unique_ptr<Communicator> communicator) {
   Communicator& self = *communicator;
+  self.captureLink_->cut();
   self.interrupt(Status(ncclRemoteError, fmt::format("rank {} aborted the communicator", self.setup_.rank)));
   self.monitor_->stop();
   std::unique_ptr<Control> control;
@@ -263,6 +266,7 @@ void Communicator::releaseParts() {
   monitor_->stop();
   control_.reset();
   tasks_.reset();
+  oneSided_.reset();
   executor_.reset();
   endpoint_.reset();
 }

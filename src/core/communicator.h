@@ -14,7 +14,9 @@
 #include "base/fault_state.h"
 #include "base/status.h"
 #include "bootstrap/control.h"
+#include "core/capture.h"
 #include "core/monitor.h"
+#include "core/one_sided.h"
 #include "core/planner.h"
 #include "core/reduction_ops.h"
 #include "core/registrations.h"
@@ -72,6 +74,9 @@ class Communicator {
   /// TUTTI_CHECK: ranks compare their calls.
   bool checksCalls() const { return checksCalls_; }
   Registrations& registrations() { return registrations_; }
+  OneSided& oneSided() { return *oneSided_; }
+  Control& control() { return *control_; }
+  const std::shared_ptr<CaptureLink>& captureLink() const { return captureLink_; }
   const FaultState& faults() const { return *faults_; }
 
   /// Numbers that all ranks count alike.
@@ -130,7 +135,9 @@ class Communicator {
   const std::shared_ptr<Monitor> monitor_ = std::make_shared<Monitor>();
   std::mutex controlMutex_;  // abort ends the control channel while others may announce a failure
   bool checksCalls_ = false;
+  std::unique_ptr<OneSided> oneSided_;
   Registrations registrations_;
+  const std::shared_ptr<CaptureLink> captureLink_ = std::make_shared<CaptureLink>(*this);
   uint64_t negotiations_ = 0;
   std::atomic<bool> revoked_{false};
   bool closed_ = false;

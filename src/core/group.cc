@@ -1,8 +1,10 @@
 #include "core/group.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include "core/background.h"
+#include "core/capture.h"
 #include "core/communicator.h"
 #include "core/launcher.h"
 #include "device/host_table.h"
@@ -37,6 +39,7 @@ class InProgress {
     for (const Job& job : work.jobs)
       if (job.subject != nullptr) mark(job.subject->handle());
     for (const GroupWork::Entry& entry : work.entries) mark(entry.comm);
+    for (const GroupWork::OneSidedEntry& entry : work.oneSided) mark(entry.comm);
   }
   void end(const Status& outcome) {
     for (ncclComm_t comm : comms_) {
@@ -88,11 +91,17 @@ Group& Group::ofThisThread() {
 
 Status Group::submit(const CommUse& use, const Operation& operation) {
   TUTTI_TRY(use->error());
-  work_.entries.push_back({use.handle(), nullptr, operation});
+  work_.entries.push_back({use.handle(), nullptr, operation, 0});
   if (active()) return Status::ok();
   const Status status = work_.run();
   work_.entries.clear();
   return status;
+}
+
+Status Group::submitOneSided(const CommUse& use, cudaStream_t stream, std::vector<OneSidedCall> calls) {
+  if (!active()) return launchOneSided(*use, stream, std::move(calls));
+  work_.oneSided.push_back({use.handle(), stream, std::move(calls)});
+  return Status::ok();
 }
 
 Status Group::submitJob(Job job) {
@@ -123,6 +132,7 @@ Status Group::end() {
   const Status status = work_.run();
   work_.jobs.clear();
   work_.entries.clear();
+  work_.oneSided.clear();
   return status;
 }
 
@@ -132,7 +142,25 @@ bool GroupWork::blocking() const {
 
 Status GroupWork::run() {
   if (!jobs.empty()) TUTTI_TRY(runJobs());
-  return entries.empty() ? Status::ok() : launch();
+  if (!entries.empty()) TUTTI_TRY(launch());
+  return oneSided.empty() ? Status::ok() : launchOneSided();
+}
+
+/// Calls of one communicator on one stream run in order; others side by side.
+Status GroupWork::launchOneSided() {
+  for (size_t i = 0; i < oneSided.size(); ++i) {
+    OneSidedEntry& entry = oneSided[i];
+    if (entry.comm == nullptr) continue;
+    TUTTI_ASSIGN(const CommUse use, resolveForLaunch(entry.comm));
+    for (size_t j = i + 1; j < oneSided.size(); ++j) {
+      OneSidedEntry& other = oneSided[j];
+      if (other.comm != entry.comm || other.stream != entry.stream) continue;
+      std::move(other.calls.begin(), other.calls.end(), std::back_inserter(entry.calls));
+      other.comm = nullptr;
+    }
+    TUTTI_TRY(tutti::launchOneSided(*use, entry.stream, std::move(entry.calls)));
+  }
+  return Status::ok();
 }
 
 Status GroupWork::runJobs() {
@@ -191,6 +219,25 @@ Status GroupWork::resolve(std::vector<CommUse>& uses) {
   return Status::ok();
 }
 
+/// Finds the captures that the calls go into. Those on one communicator are one operation of it, so they go
+/// into one graph, or none.
+Status GroupWork::checkCaptures() {
+  bool any = false;
+  for (Entry& entry : entries) {
+    TUTTI_ASSIGN(entry.capture, captureOf(*entry.communicator, entry.operation.stream));
+    any = any || entry.capture != 0;
+  }
+  if (!any) return Status::ok();
+  for (const Entry& entry : entries) {
+    const bool same = std::all_of(entries.begin(), entries.end(), [&](const Entry& other) {
+      return other.comm != entry.comm || other.capture == entry.capture;
+    });
+    if (!same)
+      return invalidUsage("the streams of a group must be captured into the same graph, or none of them");
+  }
+  return Status::ok();
+}
+
 Status GroupWork::launch() {
   // Kept between calls so that launching allocates nothing.
   static thread_local std::vector<RankTask*> tasks;
@@ -202,6 +249,8 @@ Status GroupWork::launch() {
   } release;
   TUTTI_TRY(resolve(uses));
   TUTTI_TRY(checkEntries());
+  TUTTI_TRY(checkCaptures());
+  Status status;
   // The entries of one communicator form one task. Groups name few communicators, so a scan is the fastest
   // way.
   for (size_t i = 0; i < entries.size(); ++i) {
@@ -213,9 +262,14 @@ Status GroupWork::launch() {
       operations.push_back(entries[j].operation);
       if (j != i) entries[j].communicator = nullptr;
     }
-    tasks.push_back(communicator->tasks().acquire(operations));
+    if (entries[i].capture == 0) {
+      tasks.push_back(communicator->tasks().acquire(operations));
+    } else if (Status added = captureOperations(*communicator, operations); !added.isOk()) {
+      status = std::move(added);
+    }
   }
-  return launchTasks(tasks);
+  const Status launched = launchTasks(tasks);
+  return launched.isOk() ? status : launched;
 }
 
 }  // namespace tutti

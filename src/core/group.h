@@ -1,6 +1,7 @@
 // Groups: calls between ncclGroupStart and ncclGroupEnd, launched together. One per thread.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <utility>
@@ -8,6 +9,7 @@
 
 #include "base/status.h"
 #include "core/handle.h"
+#include "core/one_sided.h"
 #include "core/operation.h"
 
 namespace tutti {
@@ -30,19 +32,28 @@ struct GroupWork {
     ncclComm_t comm;
     Communicator* communicator;  // set while launching
     Operation operation;
+    uint64_t capture = 0;  // that the call goes into, set while launching; 0: it is executed
+  };
+  struct OneSidedEntry {
+    ncclComm_t comm;
+    cudaStream_t stream;
+    std::vector<OneSidedCall> calls;
   };
   std::vector<Job> jobs;
   std::vector<Entry> entries;
+  std::vector<OneSidedEntry> oneSided;
 
   bool blocking() const;
-  /// Jobs, then operations.
+  /// Jobs, then operations, then one-sided calls.
   Status run();
 
  private:
   Status runJobs();
   Status launch();
+  Status launchOneSided();
   Status resolve(std::vector<CommUse>& uses);
   Status checkEntries() const;
+  Status checkCaptures();
 };
 
 /// The calling thread's group. Outside of an explicit group every call is a group of its own.
@@ -55,6 +66,7 @@ class Group {
 
   /// Launches now, or with the group when one is open.
   Status submit(const CommUse& use, const Operation& operation);
+  Status submitOneSided(const CommUse& use, cudaStream_t stream, std::vector<OneSidedCall> calls);
   /// Runs the job now, or, when a group is open, at its end, all jobs of the group at once, each on a thread
   /// of its own: they wait for each other. A job that does not block goes on in the background: then this, or
   /// end(), says ncclInProgress.

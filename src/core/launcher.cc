@@ -132,6 +132,12 @@ Status place(const tuttiHostRuntime_v1& runtime, RankTask* task, std::vector<Inl
 
 }  // namespace
 
+tuttiStreamTask replayTask(RankTask* task) {
+  task->streamsToArrive.store(0, std::memory_order_relaxed);
+  task->holders.store(1, std::memory_order_relaxed);
+  return mainWork(task);
+}
+
 Status launchTasks(std::span<RankTask* const> tasks) {
   TUTTI_ASSIGN(const tuttiHostRuntime_v1* runtime, hostTable());
   static thread_local std::vector<Inline> inlineTasks;

@@ -3,6 +3,7 @@
 
 #include <span>
 
+#include "base/host_runtime.h"
 #include "base/status.h"
 #include "core/rank_task.h"
 
@@ -16,5 +17,9 @@ namespace tutti {
 /// A task with several streams runs on the first one. On each other stream a small task arrives, then waits
 /// for the end: the group is one synchronisation point for all its streams.
 Status launchTasks(std::span<RankTask* const> tasks);
+
+/// A task that does not go on its streams by itself: the work that runs it, for a graph, which has its order
+/// from the capture (all its streams have arrived where it stands).
+tuttiStreamTask replayTask(RankTask* task);
 
 }  // namespace tutti

@@ -32,6 +32,9 @@ Status synchronizeStream(cudaStream_t stream) {
   if (error == 0) return Status::ok();
   if (error == EINVAL)
     return invalidArgument("{} is not a stream, or was destroyed", static_cast<const void*>(stream));
+  if (error == EPERM)
+    return invalidUsage("stream {} is being captured: nothing runs that could be waited for",
+                        static_cast<const void*>(stream));
   return systemError(error, "wait for stream {}", static_cast<const void*>(stream));
 }
 

@@ -157,8 +157,30 @@ void Monitor::startWatch() {
   if (armed_.exchange(true, std::memory_order_acq_rel) || !wanted) return;
   const std::lock_guard lock(mutex_);
   if (!running()) return;
-  seen(progress.read().movement);
+  seen(movement());
   addTick();
+}
+
+/// A number that differs when anything moved.
+uint64_t Monitor::movement() const {
+  const Progress::Snapshot now = progress.read();
+  if (now.running() || outside_.empty()) return now.movement;
+  return now.movement ^ outside_.begin()->first << 32;
+}
+
+Monitor::OutsideWait::OutsideWait(Monitor& monitor, const CallName& call, const WaitFor& wait)
+    : monitor_(monitor) {
+  {
+    const std::lock_guard lock(monitor_.mutex_);
+    key_ = monitor_.nextKey_++;
+    monitor_.outside_[key_] = {call, wait, Clock::now()};
+  }
+  monitor_.arm();
+}
+
+Monitor::OutsideWait::~OutsideWait() {
+  const std::lock_guard lock(monitor_.mutex_);
+  monitor_.outside_.erase(key_);
 }
 
 /// Something moved since the last look.
@@ -177,16 +199,17 @@ void Monitor::tick() {
   const std::lock_guard lock(mutex_);
   if (!running()) return;
   if (ras_ != nullptr) ras_->takePort();  // its holder may have gone
-  const Progress::Snapshot now = progress.read();
-  if (!subject_.busy() && !now.running()) {
+  const bool waiting = progress.read().running() || !outside_.empty();
+  const uint64_t now = movement();
+  if (!subject_.busy() && !waiting) {
     armed_.store(false, std::memory_order_seq_cst);
     // Whoever began between the two found the watch running.
     if (!subject_.busy() || armed_.exchange(true, std::memory_order_seq_cst)) return;
   }
-  if (now.movement != seenMovement_ || !now.running()) seen(now.movement);
+  if (now != seenMovement_ || !waiting) seen(now);
   const auto quiet = milliseconds(msSince(lastMove_));
   const bool stopped = subject_.faults->stopped();
-  if (now.running() && !asking_ && !stopped) {
+  if (waiting && !asking_ && !stopped) {
     const milliseconds limit = params().timeout.time();
     const bool timedOut = limit.count() != 0 && quiet >= limit;
     const bool warn = warnAfter_.count() != 0 && quiet >= warnAfter_;
@@ -194,9 +217,9 @@ void Monitor::tick() {
     if (timedOut || warn || check) {
       asking_ = true;
       checkAfter_ = quiet + contradictionAfter() / 2;
-      after(milliseconds(0), [this, movement = now.movement, timedOut] {
-        survey(false, kReportLimit, [this, movement, timedOut](std::vector<RankPosition> positions) {
-          report(movement, timedOut, std::move(positions));
+      after(milliseconds(0), [this, now, timedOut] {
+        survey(false, kReportLimit, [this, now, timedOut](std::vector<RankPosition> positions) {
+          report(now, timedOut, std::move(positions));
         });
       });
     }
@@ -204,10 +227,10 @@ void Monitor::tick() {
   addTick();
 }
 
-void Monitor::report(uint64_t movement, bool timedOut, std::vector<RankPosition> positions) {
+void Monitor::report(uint64_t seenThen, bool timedOut, std::vector<RankPosition> positions) {
   const std::lock_guard lock(mutex_);
   asking_ = false;
-  if (!running() || progress.read().movement != movement || subject_.faults->stopped()) return;
+  if (!running() || movement() != seenThen || subject_.faults->stopped()) return;
   const auto never = contradiction(positions, subject_.rank, contradictionAfter());
   const milliseconds quiet(msSince(lastMove_));
   const std::string text = stallReport(positions, subject_.rank);
@@ -232,8 +255,8 @@ void Monitor::report(uint64_t movement, bool timedOut, std::vector<RankPosition>
 /// Asks the running thread for what it waits for.
 void Monitor::wantDetails() {
   const Progress::Snapshot now = progress.read();
+  if (movement() != seenMovement_) seen(movement());
   if (!now.running()) return;
-  if (now.movement != seenMovement_) seen(now.movement);
   progress.want();
   subject_.bell->ring();
 }
@@ -248,9 +271,15 @@ RankPosition Monitor::position() const {
   position.collective = now.collective;
   position.call = now.call;
   position.messages = now.messages;
-  if (now.running()) {
+  if (!now.running() && !outside_.empty()) {
+    const Outside& wait = outside_.begin()->second;
     position.state = RankPosition::State::running;
-    position.quietMs = seenMovement_ == now.movement ? msSince(lastMove_) : 0;
+    position.call = wait.call;
+    position.quietMs = msSince(wait.since);
+    position.waits = {wait.wait};
+  } else if (now.running()) {
+    position.state = RankPosition::State::running;
+    position.quietMs = seenMovement_ == movement() ? msSince(lastMove_) : 0;
     position.waits = progress.waits();
   } else {
     position.state = subject_.busy() ? RankPosition::State::queued : RankPosition::State::idle;

@@ -69,6 +69,19 @@ class Monitor : public std::enable_shared_from_this<Monitor> {
     if (!armed_.load(std::memory_order_relaxed)) startWatch();
   }
 
+  /// A wait that is no operation in its turn (ncclWaitSignal): reported like one while the object lives.
+  class OutsideWait {
+   public:
+    OutsideWait(Monitor& monitor, const CallName& call, const WaitFor& wait);
+    ~OutsideWait();
+    OutsideWait(const OutsideWait&) = delete;
+    OutsideWait& operator=(const OutsideWait&) = delete;
+
+   private:
+    Monitor& monitor_;
+    uint64_t key_;
+  };
+
   /// A note of a peer; see Control.
   void onNote(int from, std::string_view bytes);
 
@@ -99,7 +112,14 @@ class Monitor : public std::enable_shared_from_this<Monitor> {
     uint64_t timer = 0;
   };
 
+  struct Outside {
+    CallName call;
+    WaitFor wait;
+    Clock::time_point since;
+  };
+
   // mutex_ held.
+  uint64_t movement() const;
   bool running() const { return subject_.control != nullptr; }
   uint64_t after(std::chrono::milliseconds delay, std::function<void()> work);
   void cancel(uint64_t timer);
@@ -121,13 +141,14 @@ class Monitor : public std::enable_shared_from_this<Monitor> {
   void contribute(uint32_t id, int from, std::vector<RankPosition> positions);
   void finishCollection(uint32_t id);
   void finishQuestion(uint32_t id, std::vector<RankPosition> positions);
-  void report(uint64_t movement, bool timedOut, std::vector<RankPosition> positions);
+  void report(uint64_t seenThen, bool timedOut, std::vector<RankPosition> positions);
 
   mutable std::mutex mutex_;  // guards all below
   Subject subject_;
   uint64_t session_ = 0;
   std::shared_ptr<RasServer> ras_;
   uint64_t nextKey_ = 1;
+  std::map<uint64_t, Outside> outside_;
   std::map<uint64_t, IoService::Id> timers_;
   uint32_t nextId_ = 1;
   std::map<uint32_t, Question> questions_;

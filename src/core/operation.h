@@ -3,7 +3,10 @@
 
 #include <cstddef>
 
+#include <memory>
+
 #include "algorithms/schedule.h"
+#include "algorithms/segment_table.h"
 #include "executor/host/reduction.h"
 #include "nccl.h"
 
@@ -18,9 +21,12 @@ struct OperatorUse {
 };
 
 /// A collective or one point-to-point message of one rank, ready to be enqueued. `count` is in elements per
-/// block (Schedule::blocks()). For send and receive, collective is sendRecv and `peer` the other rank.
+/// block (Schedule::blocks()), or in all where `blocks` says that they differ. For send and receive,
+/// collective is sendRecv and `root` the other rank; `copy` is a message from the rank to itself with both
+/// ends known.
 struct Operation {
-  enum class Kind : uint8_t { collective, send, recv };
+  enum class Kind : uint8_t { collective, send, recv, copy };
+  static constexpr int kNoPeer = -1;
   Kind kind = Kind::collective;
   Collective collective = Collective::allReduce;
   const void* input = nullptr;
@@ -29,7 +35,9 @@ struct Operation {
   size_t receivedCount = 0;  // of a message to oneself: what its receiving side expects
   ncclDataType_t type = ncclInt8;
   OperatorUse reduction;
-  int root = 0;  // or the peer of a message
+  int root = 0;                   // or the peer of a message; kNoPeer of a copy
+  bool partOfCollective = false;  // a message that a collective is made of: never paired with the user's
+  std::shared_ptr<const BlockSizes> blocks = nullptr;
   cudaStream_t stream = nullptr;
 };
 

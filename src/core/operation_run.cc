@@ -63,7 +63,8 @@ void OperationRun::postBoard() {
                                      .ranks = communicator_->ranks(),
                                      .root = operation_.root,
                                      .count = operation_.count,
-                                     .elementBytes = sizeOf(operation_.type)});
+                                     .elementBytes = sizeOf(operation_.type),
+                                     .blocks = operation_.blocks});
   const size_t inputBytes = table.bufferBytes(Buffer::input, endpoint.rank());
   const size_t outputBytes = table.bufferBytes(Buffer::output, endpoint.rank());
   mine_ = BoardEntry{};
@@ -73,7 +74,13 @@ void OperationRun::postBoard() {
   if (outputBytes != 0) mine_.output = endpoint.describe(operation_.output, outputBytes);
   const bool inputUsable = inputBytes == 0 || mappableByPeers(endpoint, mine_.input);
   const bool outputUsable = outputBytes == 0 || mappableByPeers(endpoint, mine_.output);
-  mine_.usable = inputUsable && outputUsable ? 1 : 0;
+  // In place, an AllToAll would overwrite what peers have yet to read.
+  const bool overwrites =
+      operation_.collective == Collective::allToAll && operation_.input == operation_.output;
+  // Peers find the blocks of this rank's input where a table without gaps puts them.
+  const bool hasGaps = operation_.collective == Collective::reduceScatter && operation_.blocks != nullptr &&
+                       !operation_.blocks->contiguous();
+  mine_.usable = inputUsable && outputUsable && !overwrites && !hasGaps ? 1 : 0;
   negotiation_ = communicator_->nextNegotiation();
   endpoint.post(negotiation_, mine_);
 }
@@ -133,7 +140,8 @@ Launch makeLaunch(const Communicator& communicator, const Operation& operation, 
                            .elementBytes = sizeOf(operation.type),
                            .channel = channel,
                            .channels = plan.channels,
-                           .sliceBytes = plan.sliceBytes};
+                           .sliceBytes = plan.sliceBytes,
+                           .blocks = operation.blocks};
   launch.reduction = operation.reduction.spec;
   launch.input = operation.input;
   launch.output = operation.output;

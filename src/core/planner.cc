@@ -17,6 +17,7 @@ namespace {
 constexpr size_t kLongestSlice = size_t{1} << 40;
 
 size_t vectorBytes(const Operation& operation, int ranks) {
+  if (operation.blocks != nullptr) return operation.blocks->total() * sizeOf(operation.type);
   const size_t block = operation.count * sizeOf(operation.type);
   const bool manyBlocks = holdsAllBlocks(operation.collective, Buffer::input) ||
                           holdsAllBlocks(operation.collective, Buffer::output);
@@ -83,7 +84,9 @@ Result<bool> Planner::wantsZeroCopy(const Operation& operation) {
 }
 
 Result<Plan> Planner::plan(const Operation& operation, bool zeroCopy) {
-  const PlanKey key(operation.collective, operation.root, operation.count * sizeOf(operation.type), zeroCopy);
+  // Whether blocks differ changes where they lie, not what is done with them.
+  const PlanKey key(operation.collective, operation.root, vectorBytes(operation, endpoint_.ranks()),
+                    zeroCopy);
   if (const auto found = plans_.find(key); found != plans_.end()) return found->second;
   if (plans_.size() >= kMostPlans) plans_.clear();  // a program that never calls twice alike
   TUTTI_ASSIGN(Plan made, makePlan(operation, zeroCopy));
@@ -126,12 +129,16 @@ size_t Planner::sliceBytesFor(const Schedule& schedule) const {
 
 Result<Plan> Planner::planMessage(const Operation& message) {
   const int self = endpoint_.rank();
-  const bool sends = message.kind == Operation::Kind::send;
-  auto& cached = schedules_[ScheduleKey(sends ? "send" : "recv", Collective::sendRecv, message.root)];
+  const int peer = message.kind == Operation::Kind::copy ? self : message.root;
+  const bool sends = message.kind != Operation::Kind::recv;
+  const bool part = message.partOfCollective;
+  const std::string_view key = part ? (sends ? "send part" : "recv part") : sends ? "send" : "recv";
+  auto& cached = schedules_[ScheduleKey(key, Collective::sendRecv, peer)];
   if (cached == nullptr) {
-    const int from = sends ? self : message.root;
-    const int to = sends ? message.root : self;
-    cached = std::make_shared<const Schedule>(sendRecv(endpoint_.ranks(), self, from, to));
+    const int from = sends ? self : peer;
+    const int to = sends ? peer : self;
+    const int port = part ? kVariableCountPort : kPointToPointPort;
+    cached = std::make_shared<const Schedule>(sendRecv(endpoint_.ranks(), self, from, to, port));
   }
   Plan plan;
   plan.schedule = cached;

@@ -51,7 +51,7 @@ class Planner {
   /// An error when NCCL_ALGO leaves nothing that could run the operation. Thread-safe; for the call that
   /// enqueues it.
   Status check(const Operation& operation) const;
-  /// The plan of a send, a receive or a message to oneself.
+  /// The plan of a send, a receive or a copy.
   Result<Plan> planMessage(const Operation& message);
 
  private:
@@ -67,7 +67,7 @@ class Planner {
 
   using ScheduleKey =
       std::tuple<std::string_view, Collective, int>;  // algorithm (a literal), collective, root or peer
-  using PlanKey = std::tuple<Collective, int, size_t, bool>;  // collective, root, bytes, zero copy
+  using PlanKey = std::tuple<Collective, int, size_t, bool>;  // collective, root, bytes of all, zero copy
   static constexpr size_t kMostPlans = 4096;
 
   const Endpoint& endpoint_;

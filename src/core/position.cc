@@ -20,6 +20,13 @@ bool hasRoot(Collective collective) {
          collective == Collective::gather || collective == Collective::scatter;
 }
 
+/// FNV-1a over the counts; never 0.
+uint64_t digest(const std::vector<size_t>& counts) {
+  uint64_t hash = 0xcbf29ce484222325;
+  for (const size_t count : counts) hash = (hash ^ count) * 0x100000001b3;
+  return hash | 1;
+}
+
 CallName::Operator operatorOf(const OperatorUse& use) {
   if (use.ownScalar) return CallName::Operator::own;
   if (use.spec.hasScale || use.spec.divisor != 1) return CallName::Operator::average;
@@ -52,6 +59,7 @@ CallName CallName::of(const Operation& operation) {
     return name;
   }
   name.kind = Kind::collective;
+  if (operation.blocks != nullptr) name.blocks = digest(operation.blocks->counts);
   name.collective = operation.collective;
   name.type = operation.type;
   if (reduces(operation.collective)) name.op = operatorOf(operation.reduction);
@@ -73,7 +81,7 @@ CallName CallName::decode(WireReader& in) {
   name.root = in.i32();
   name.count = in.u64();
   name.blocks = in.u64();
-  if (kind > static_cast<uint8_t>(Kind::recv) || collective > static_cast<uint8_t>(Collective::sendRecv) ||
+  if (kind > static_cast<uint8_t>(Kind::waitSignal) || collective > static_cast<uint8_t>(Collective::sendRecv) ||
       type >= ncclNumTypes || op > static_cast<uint8_t>(Operator::own))
     return {};
   name.kind = static_cast<Kind>(kind);
@@ -83,7 +91,10 @@ CallName CallName::decode(WireReader& in) {
   return name;
 }
 
-uint64_t CallName::bytes() const { return kind == Kind::collective ? count * sizeOf(type) : count; }
+uint64_t CallName::bytes() const { 
+  if (kind == Kind::collective) return count * sizeOf(type);
+  return kind == Kind::send || kind == Kind::recv ? count : 0;
+}
 
 std::string CallName::text() const {
   switch (kind) {
@@ -94,6 +105,8 @@ std::string CallName::text() const {
                       : fmt::format("Send of {} bytes to rank {}", count, root);
     case Kind::recv:
       return fmt::format("Recv of {} bytes from rank {}", count, root);
+    case Kind::waitSignal:
+      return fmt::format("WaitSignal for signal {} of rank {}", count, root);
     case Kind::collective:
       break;
   }

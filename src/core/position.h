@@ -14,7 +14,7 @@ namespace tutti {
 
 /// What a call is, as far as ranks compare or report it. Fixed size on the wire.
 struct CallName {
-  enum class Kind : uint8_t { none, collective, send, recv };
+  enum class Kind : uint8_t { none, collective, send, recv, waitSignal };
   enum class Operator : uint8_t { none, sum, prod, max, min, average, own };
 
   Kind kind = Kind::none;
@@ -22,7 +22,7 @@ struct CallName {
   ncclDataType_t type = ncclInt8;
   Operator op = Operator::none;
   int32_t root = 0;     // or the peer of a message
-  uint64_t count = 0;   // elements per block; bytes of a message
+  uint64_t count = 0;   // elements per block; bytes of a message; number of a signal
   uint64_t blocks = 0;  // of a collective with a count for each rank: a digest of the counts
 
   static CallName of(const Operation& operation);

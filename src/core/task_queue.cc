@@ -7,6 +7,9 @@
 
 namespace tutti {
 
+TaskQueue::TaskQueue(Communicator& communicator) : communicator_(communicator) {}
+TaskQueue::~TaskQueue() = default;
+
 RankTask* TaskQueue::acquire(std::span<const Operation> operations) {
   const auto collectives =
       static_cast<uint64_t>(std::count_if(operations.begin(), operations.end(), [](const auto& one) {
@@ -26,19 +29,25 @@ RankTask* TaskQueue::acquire(std::span<const Operation> operations) {
       free_.pop_back();
     }
     firstCollective = communicator_.monitor().progress.called(collectives, operations.size() - collectives);
-    ticket = issued_.fetch_add(1, std::memory_order_acq_rel) + 1;
+    ticket = tickets_.fetch_add(1, std::memory_order_acq_rel) + 1;
+    issued_.fetch_add(1, std::memory_order_acq_rel);
   }
   task->assign(ticket, firstCollective, operations);
   return task;
 }
 
-TaskQueue::~TaskQueue() = default;
-
 void TaskQueue::recycle(RankTask* task) {
-  std::unique_ptr<Communicator> last;
   {
     const std::lock_guard lock(mutex_);
     free_.push_back(task);
+  }
+  release();
+}
+
+void TaskQueue::release() {
+  std::unique_ptr<Communicator> last;
+  {
+    const std::lock_guard lock(mutex_);
     ++returned_;
     if (abandoned_ != nullptr && returned_ == issued_.load(std::memory_order_acquire))
       last = std::move(abandoned_);

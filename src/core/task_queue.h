@@ -18,7 +18,7 @@ namespace tutti {
 /// has its turn.
 class TaskQueue {
  public:
-  explicit TaskQueue(Communicator& communicator) : communicator_(communicator) {}
+  explicit TaskQueue(Communicator& communicator);
   ~TaskQueue();
 
   /// A task for these operations, with the next ticket.
@@ -41,8 +41,12 @@ class TaskQueue {
 
   /// A task has been made that has not ended.
   bool busy() const {
-    return finished_.load(std::memory_order_acquire) != issued_.load(std::memory_order_acquire);
+    return finished_.load(std::memory_order_acquire) != tickets_.load(std::memory_order_acquire);
   }
+  /// For other work on streams that uses the communicator: it counts as a task that has no turn. release() is
+  /// the last that such work does.
+  void retain() { issued_.fetch_add(1, std::memory_order_acq_rel); }
+  void release();
 
   /// Waits until every task so far has ended and nobody refers to it any more: then the communicator may go.
   Status drain(Deadline deadline);
@@ -56,7 +60,8 @@ class TaskQueue {
   std::vector<RankTask*> free_;
   std::unique_ptr<Communicator> abandoned_;  // it owns itself through this, until recycle() lets go
   uint64_t returned_ = 0;                    // tasks that recycle() has put back
-  std::atomic<uint64_t> issued_{0};
+  std::atomic<uint64_t> tickets_{0};
+  std::atomic<uint64_t> issued_{0};  // tasks, and what retain() counts
   std::atomic<uint64_t> finished_{0};
   std::atomic<uint64_t> recycled_{0};
   std::atomic<uint32_t> changes_{0};  // bumped and notified whenever a turn may have come

@@ -71,7 +71,8 @@ std::unique_ptr<Arena> Arena::import(int device, int fd, size_t offset, size_t b
     return nullptr;
   }
   std::unique_ptr<Arena> arena(new Arena(device, fd, base, static_cast<size_t>(length)));
-  arena->allocations_.emplace(offset, Allocation{bytes, bytes, MemoryKind::imported, 0, true});
+  arena->allocations_.emplace(offset,
+                              Allocation{.bytes = bytes, .reserved = bytes, .kind = MemoryKind::imported});
   return arena;
 }
 

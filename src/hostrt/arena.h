@@ -9,6 +9,8 @@
 
 namespace tutti::hostrt {
 
+class MemoryPool;
+
 /// What an allocation is to the program.
 enum class MemoryKind : uint8_t { device, host, managed, imported };
 
@@ -16,8 +18,10 @@ struct Allocation {
   size_t bytes = 0;     // as asked for
   size_t reserved = 0;  // rounded up
   MemoryKind kind = MemoryKind::device;
-  unsigned int flags = 0;  // of cudaHostAlloc
-  bool ofProgram = true;   // false: of the library, through the table
+  unsigned int flags = 0;      // of cudaHostAlloc
+  bool ofProgram = true;       // false: of the library, through the table
+  MemoryPool* pool = nullptr;  // that counts it
+  bool ofGraph = false;        // of an allocation node: freed with the graph alone
 };
 
 /// Not thread-safe. Allocations start on multiples of kAlignment.

@@ -11,6 +11,7 @@
 #include <cstring>
 #include <memory>
 
+#include "hostrt/capture.h"
 #include "hostrt/copy.h"
 #include "hostrt/device.h"
 #include "hostrt/log.h"
@@ -29,6 +30,16 @@ bool span(size_t width, size_t height, size_t depth, size_t pitch, size_t slice,
   return !__builtin_mul_overflow(pitch, height - 1, &rows) &&
          !__builtin_mul_overflow(slice, depth - 1, &slices) && !__builtin_add_overflow(rows, slices, bytes) &&
          !__builtin_add_overflow(*bytes, width, bytes);
+}
+
+/// Rows of elements of 2 or 4 bytes; those of single bytes are memset.
+void fillRow(std::byte* row, const Fill& fill) {
+  if (fill.elementBytes == 1) {
+    std::memset(row, static_cast<int>(fill.value), fill.width);
+    return;
+  }
+  for (size_t x = 0; x < fill.width; x += fill.elementBytes)
+    std::memcpy(row + x, &fill.value, fill.elementBytes);
 }
 
 enum class Side : uint8_t { any, runtime };
@@ -51,6 +62,49 @@ cudaError_t checkSide(const char* name, const void* pointer, size_t bytes, Side 
   return cudaErrorInvalidValue;
 }
 
+/// The source's bytes, packed, until the queued copy has run.
+void enqueueStaged(Stream& stream, const Copy& copy) {
+  auto bytes = std::shared_ptr<std::byte[]>(new std::byte[copy.width * copy.height * copy.depth]);
+  Copy in = copy;
+  in.dst = bytes.get();
+  in.dstPitch = copy.width;
+  in.dstSlice = copy.width * copy.height;
+  runCopy(in);
+  Copy out = copy;
+  out.src = bytes.get();
+  out.srcPitch = in.dstPitch;
+  out.srcSlice = in.dstSlice;
+  stream.enqueue({{}, [bytes, out] { runCopy(out); }, {}});
+}
+
+/// The sides of a copy that pageable memory is on.
+struct Pageable {
+  bool dst = false;
+  bool src = false;
+};
+
+bool isEmpty(size_t width, size_t height, size_t depth) { return width == 0 || height == 0 || depth == 0; }
+
+cudaError_t check(const Copy& copy, cudaMemcpyKind kind, Pageable* pageable) {
+  if (kind < cudaMemcpyHostToHost || kind > cudaMemcpyDefault) return cudaErrorInvalidMemcpyDirection;
+  if (isEmpty(copy.width, copy.height, copy.depth)) return cudaSuccess;
+  if ((copy.height > 1 && (copy.dstPitch < copy.width || copy.srcPitch < copy.width)))
+    return cudaErrorInvalidPitchValue;
+  size_t dstBytes = 0;
+  size_t srcBytes = 0;
+  if (!span(copy.width, copy.height, copy.depth, copy.dstPitch, copy.dstSlice, &dstBytes) ||
+      !span(copy.width, copy.height, copy.depth, copy.srcPitch, copy.srcSlice, &srcBytes))
+    return cudaErrorInvalidValue;
+  const bool toDevice = kind == cudaMemcpyHostToDevice || kind == cudaMemcpyDeviceToDevice;
+  const bool fromDevice = kind == cudaMemcpyDeviceToHost || kind == cudaMemcpyDeviceToDevice;
+  if (const cudaError_t error =
+          checkSide("destination", copy.dst, dstBytes, toDevice ? Side::runtime : Side::any, &pageable->dst))
+    return error;
+  return checkSide("source", copy.src, srcBytes, fromDevice ? Side::runtime : Side::any, &pageable->src);
+}
+
+}  // namespace
+
 void runCopy(const Copy& copy) {
   const size_t packed = copy.width;
   const bool isFlat =
@@ -67,64 +121,60 @@ void runCopy(const Copy& copy) {
 
 void runFill(const Fill& fill) {
   if (fill.depth == 1 && (fill.height == 1 || fill.pitch == fill.width)) {
-    std::memset(fill.dst, fill.value, fill.width * fill.height);
+    Fill flat = fill;
+    flat.width = fill.width * fill.height;
+    fillRow(fill.dst, flat);
     return;
   }
   for (size_t z = 0; z < fill.depth; ++z)
-    for (size_t y = 0; y < fill.height; ++y)
-      std::memset(fill.dst + z * fill.slice + y * fill.pitch, fill.value, fill.width);
+    for (size_t y = 0; y < fill.height; ++y) fillRow(fill.dst + z * fill.slice + y * fill.pitch, fill);
 }
 
-/// The source's bytes, packed, until the queued copy has run.
-void enqueueStaged(Stream& stream, const Copy& copy) {
-  auto bytes = std::shared_ptr<std::byte[]>(new std::byte[copy.width * copy.height * copy.depth]);
-  Copy in = copy;
-  in.dst = bytes.get();
-  in.dstPitch = copy.width;
-  in.dstSlice = copy.width * copy.height;
-  runCopy(in);
-  Copy out = copy;
-  out.src = bytes.get();
-  out.srcPitch = in.dstPitch;
-  out.srcSlice = in.dstSlice;
-  stream.enqueue({{}, [bytes, out] { runCopy(out); }, {}});
+cudaError_t checkCopy(const Copy& copy, cudaMemcpyKind kind) {
+  Pageable pageable;
+  return check(copy, kind, &pageable);
 }
 
-}  // namespace
+cudaError_t checkFill(const Fill& fill) {
+  if (isEmpty(fill.width, fill.height, fill.depth)) return cudaSuccess;
+  if (fill.height > 1 && fill.pitch < fill.width) return cudaErrorInvalidPitchValue;
+  size_t bytes = 0;
+  if (!span(fill.width, fill.height, fill.depth, fill.pitch, fill.slice, &bytes))
+    return cudaErrorInvalidValue;
+  bool pageable = false;
+  return checkSide("destination", fill.dst, bytes, Side::runtime, &pageable);
+}
+
+/// For calls that return when the work is done: they cannot be captured, and disturb captures.
+static cudaError_t checkWait(Stream& stream, Wait wait) {
+  if (wait == Wait::no) return checkUse(stream);
+  const cudaError_t error = checkExecutes(stream);
+  return error != cudaSuccess ? error : checkUnsafe();
+}
 
 cudaError_t submitCopy(cudaStream_t handle, const Copy& copy, cudaMemcpyKind kind, Wait wait) {
   Stream* stream = findStream(handle);
   if (!stream) return cudaErrorInvalidResourceHandle;
-  if (kind < cudaMemcpyHostToHost || kind > cudaMemcpyDefault) return cudaErrorInvalidMemcpyDirection;
-  if (copy.width == 0 || copy.height == 0 || copy.depth == 0) return cudaSuccess;
-  if ((copy.height > 1 && (copy.dstPitch < copy.width || copy.srcPitch < copy.width)))
-    return cudaErrorInvalidPitchValue;
-  size_t dstBytes = 0;
-  size_t srcBytes = 0;
-  if (!span(copy.width, copy.height, copy.depth, copy.dstPitch, copy.dstSlice, &dstBytes) ||
-      !span(copy.width, copy.height, copy.depth, copy.srcPitch, copy.srcSlice, &srcBytes))
-    return cudaErrorInvalidValue;
-  const bool toDevice = kind == cudaMemcpyHostToDevice || kind == cudaMemcpyDeviceToDevice;
-  const bool fromDevice = kind == cudaMemcpyDeviceToHost || kind == cudaMemcpyDeviceToDevice;
-  bool dstPageable = false;
-  bool srcPageable = false;
-  if (const cudaError_t error =
-          checkSide("destination", copy.dst, dstBytes, toDevice ? Side::runtime : Side::any, &dstPageable))
-    return error;
-  if (const cudaError_t error =
-          checkSide("source", copy.src, srcBytes, fromDevice ? Side::runtime : Side::any, &srcPageable))
-    return error;
+  Pageable pageable;
+  if (const cudaError_t error = check(copy, kind, &pageable); error != cudaSuccess) return error;
+  if (const cudaError_t error = checkWait(*stream, wait); error != cudaSuccess) return error;
+  if (isEmpty(copy.width, copy.height, copy.depth)) return cudaSuccess;
+  if (isCaptured(*stream)) {
+    Copy captured = copy;
+    captured.kind = kind;
+    return captureWork(*stream, captured);
+  }
 
-  const bool mustWait = wait == Wait::yes || dstPageable;
+  const bool mustWait = wait == Wait::yes || pageable.dst;
   const size_t bytes = copy.width * copy.height * copy.depth;
-  if ((mustWait || srcPageable || bytes <= kInlineBytes) && stream->tryBegin()) {
+  if ((mustWait || pageable.src || bytes <= kInlineBytes) && stream->tryBegin()) {
     runCopy(copy);
     stream->end();
     return cudaSuccess;
   }
   if (mustWait) {
     waitFor(stream->enqueue({{}, [copy] { runCopy(copy); }, {}}));
-  } else if (srcPageable) {
+  } else if (pageable.src) {
     enqueueStaged(*stream, copy);
   } else {
     stream->enqueue({{}, [copy] { runCopy(copy); }, {}});
@@ -135,14 +185,10 @@ cudaError_t submitCopy(cudaStream_t handle, const Copy& copy, cudaMemcpyKind kin
 cudaError_t submitFill(cudaStream_t handle, const Fill& fill, Wait wait) {
   Stream* stream = findStream(handle);
   if (!stream) return cudaErrorInvalidResourceHandle;
-  if (fill.width == 0 || fill.height == 0 || fill.depth == 0) return cudaSuccess;
-  if (fill.height > 1 && fill.pitch < fill.width) return cudaErrorInvalidPitchValue;
-  size_t bytes = 0;
-  if (!span(fill.width, fill.height, fill.depth, fill.pitch, fill.slice, &bytes))
-    return cudaErrorInvalidValue;
-  bool pageable = false;
-  if (const cudaError_t error = checkSide("destination", fill.dst, bytes, Side::runtime, &pageable))
-    return error;
+  if (const cudaError_t error = checkFill(fill); error != cudaSuccess) return error;
+  if (const cudaError_t error = checkWait(*stream, wait); error != cudaSuccess) return error;
+  if (isEmpty(fill.width, fill.height, fill.depth)) return cudaSuccess;
+  if (isCaptured(*stream)) return captureWork(*stream, fill);
   if ((wait == Wait::yes || fill.width * fill.height * fill.depth <= kInlineBytes) && stream->tryBegin()) {
     runFill(fill);
     stream->end();

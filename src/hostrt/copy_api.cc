@@ -24,27 +24,24 @@ Copy plane(void* dst, size_t dpitch, const void* src, size_t spitch, size_t widt
   return copy;
 }
 
-/// Copies between arrays do not exist here: there are no textures.
 cudaError_t submit3D(const cudaMemcpy3DParms* p, cudaStream_t stream, Wait wait) {
+  Copy copy;
+  const cudaError_t error = copyOf(p, &copy);
+  return error != cudaSuccess ? error : submitCopy(stream, copy, copy.kind, wait);
+}
+
+cudaError_t submit3DPeer(const cudaMemcpy3DPeerParms* p, cudaStream_t stream, Wait wait) {
   if (!p) return cudaErrorInvalidValue;
-  if (p->srcArray || p->dstArray) return cudaErrorNotSupported;
-  const auto at = [](const cudaPitchedPtr& pointer, const cudaPos& position) {
-    return static_cast<std::byte*>(pointer.ptr) + position.z * pointer.pitch * pointer.ysize +
-           position.y * pointer.pitch + position.x;
-  };
-  if (!p->srcPtr.ptr || !p->dstPtr.ptr) return cudaErrorInvalidValue;
-  Copy copy = plane(at(p->dstPtr, p->dstPos), p->dstPtr.pitch, at(p->srcPtr, p->srcPos), p->srcPtr.pitch,
-                    p->extent.width, p->extent.height);
-  copy.dstSlice = p->dstPtr.pitch * p->dstPtr.ysize;
-  copy.srcSlice = p->srcPtr.pitch * p->srcPtr.ysize;
-  copy.depth = p->extent.depth;
-  return submitCopy(stream, copy, p->kind, wait);
+  if (!findDevice(p->dstDevice) || !findDevice(p->srcDevice)) return cudaErrorInvalidDevice;
+  const cudaMemcpy3DParms parameters = {p->srcArray, p->srcPos, p->srcPtr, p->dstArray,
+                                        p->dstPos,   p->dstPtr, p->extent, cudaMemcpyDeviceToDevice};
+  return submit3D(&parameters, stream, wait);
 }
 
 Fill flatFill(void* dst, int value, size_t bytes) {
   Fill fill;
   fill.dst = static_cast<std::byte*>(dst);
-  fill.value = value;
+  fill.value = static_cast<unsigned char>(value);
   fill.width = bytes;
   return fill;
 }
@@ -72,6 +69,27 @@ cudaError_t copyBetween(void* dst, int dstDevice, const void* src, int srcDevice
 constexpr cudaStream_t kNull = nullptr;
 
 }  // namespace
+
+namespace tutti::hostrt {
+
+cudaError_t copyOf(const cudaMemcpy3DParms* p, Copy* copy) {
+  if (!p) return cudaErrorInvalidValue;
+  if (p->srcArray || p->dstArray) return cudaErrorNotSupported;  // no textures, so no arrays
+  const auto at = [](const cudaPitchedPtr& pointer, const cudaPos& position) {
+    return static_cast<std::byte*>(pointer.ptr) + position.z * pointer.pitch * pointer.ysize +
+           position.y * pointer.pitch + position.x;
+  };
+  if (!p->srcPtr.ptr || !p->dstPtr.ptr) return cudaErrorInvalidValue;
+  *copy = plane(at(p->dstPtr, p->dstPos), p->dstPtr.pitch, at(p->srcPtr, p->srcPos), p->srcPtr.pitch,
+                p->extent.width, p->extent.height);
+  copy->dstSlice = p->dstPtr.pitch * p->dstPtr.ysize;
+  copy->srcSlice = p->srcPtr.pitch * p->srcPtr.ysize;
+  copy->depth = p->extent.depth;
+  copy->kind = p->kind;
+  return cudaSuccess;
+}
+
+}  // namespace tutti::hostrt
 
 extern "C" {
 
@@ -130,6 +148,19 @@ cudaError_t cudaMemcpy3DAsync(const cudaMemcpy3DParms* p, cudaStream_t stream) {
 }
 cudaError_t cudaMemcpy3DAsync_ptsz(const cudaMemcpy3DParms* p, cudaStream_t stream) {
   return cudaMemcpy3DAsync(p, perThread(stream));
+}
+
+cudaError_t cudaMemcpy3DPeer(const cudaMemcpy3DPeerParms* p) {
+  return apiCall([&] { return submit3DPeer(p, kNull, Wait::yes); });
+}
+cudaError_t cudaMemcpy3DPeer_ptds(const cudaMemcpy3DPeerParms* p) {
+  return apiCall([&] { return submit3DPeer(p, cudaStreamPerThread, Wait::yes); });
+}
+cudaError_t cudaMemcpy3DPeerAsync(const cudaMemcpy3DPeerParms* p, cudaStream_t stream) {
+  return apiCall([&] { return submit3DPeer(p, stream, Wait::no); });
+}
+cudaError_t cudaMemcpy3DPeerAsync_ptsz(const cudaMemcpy3DPeerParms* p, cudaStream_t stream) {
+  return cudaMemcpy3DPeerAsync(p, perThread(stream));
 }
 
 cudaError_t cudaMemset(void* devPtr, int value, size_t count) {

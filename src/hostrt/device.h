@@ -1,6 +1,7 @@
 // Devices: slots on this machine that have streams and memory of their own.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <memory>
 #include <mutex>
@@ -10,6 +11,8 @@
 #include "hostrt/stream.h"
 
 namespace tutti::hostrt {
+
+class MemoryPool;
 
 /// Lives for ever, like everything that threads may use while the process exits.
 struct Device {
@@ -23,10 +26,13 @@ struct Device {
   std::vector<Stream*> unused;   // destroyed and idle
   size_t busyBlocking = 0;       // blocking streams that are not idle
   Stream legacy;
+  std::atomic<int> capturedBlocking{
+      0};  // blocking streams that are captured: the legacy one is unusable then
 
   std::mutex settingsMutex;
   std::vector<bool> peerAccess;  // by device, from this one
   unsigned int flags = 0;
+  std::atomic<MemoryPool*> pool{nullptr};  // of cudaMallocAsync; null: the default pool
 
   /// Appends the markers of everything that is pending on the device.
   void pending(std::vector<Marker>& markers);

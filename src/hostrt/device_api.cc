@@ -11,6 +11,7 @@
 #include <thread>
 #include <vector>
 
+#include "hostrt/capture.h"
 #include "hostrt/device.h"
 #include "hostrt/memory.h"
 #include "hostrt/priorities.h"
@@ -77,6 +78,7 @@ void fillProperties(const Device& device, cudaDeviceProp* p) {
   p->unifiedAddressing = 1;
   p->memoryBusWidth = 64;
   p->streamPrioritiesSupported = 1;
+  p->memoryPoolsSupported = 1;
   p->managedMemory = p->concurrentManagedAccess = p->directManagedMemAccessFromHost = 1;
   p->pageableMemoryAccess = p->pageableMemoryAccessUsesHostPageTables = 1;
   p->hostNativeAtomicSupported = 1;
@@ -120,6 +122,7 @@ constexpr IntAttribute kIntAttributes[] = {
     {cudaDevAttrConcurrentKernels, &cudaDeviceProp::concurrentKernels},
     {cudaDevAttrUnifiedAddressing, &cudaDeviceProp::unifiedAddressing},
     {cudaDevAttrStreamPrioritiesSupported, &cudaDeviceProp::streamPrioritiesSupported},
+    {cudaDevAttrMemoryPoolsSupported, &cudaDeviceProp::memoryPoolsSupported},
     {cudaDevAttrManagedMemory, &cudaDeviceProp::managedMemory},
     {cudaDevAttrHostNativeAtomicSupported, &cudaDeviceProp::hostNativeAtomicSupported},
     {cudaDevAttrPageableMemoryAccess, &cudaDeviceProp::pageableMemoryAccess},
@@ -150,8 +153,7 @@ constexpr ConstantAttribute kConstantAttributes[] = {
     {cudaDevAttrSingleToDoublePrecisionPerfRatio, 2},
 };
 
-/// False for numbers that are no attribute. What has no entry above is 0: textures, surfaces, memory pools,
-/// GPUDirect.
+/// False for numbers that are no attribute. What has no entry above is 0: textures, surfaces, GPUDirect.
 bool readAttribute(const cudaDeviceProp& p, cudaDeviceAttr attr, int* value) {
   if (attr < cudaDevAttrMaxThreadsPerBlock || attr >= cudaDevAttrMax) return false;
   *value = 0;
@@ -319,6 +321,7 @@ cudaError_t cudaDeviceGetByPCIBusId(int* number, const char* text) {
 
 cudaError_t cudaDeviceSynchronize() {
   return withCurrent([](Device& device) {
+    if (const cudaError_t error = checkExecutes(device); error != cudaSuccess) return error;
     std::vector<Marker> markers;
     device.pending(markers);
     waitForAll(markers);
@@ -328,6 +331,7 @@ cudaError_t cudaDeviceSynchronize() {
 
 cudaError_t cudaDeviceReset() {
   return withCurrent([](Device& device) {
+    if (const cudaError_t error = checkExecutes(device); error != cudaSuccess) return error;
     std::vector<Marker> markers;
     device.pending(markers);
     waitForAll(markers);

@@ -4,6 +4,7 @@
 #include <memory>
 #include <vector>
 
+#include "hostrt/capture.h"
 #include "hostrt/device.h"
 #include "hostrt/per_thread.h"
 
@@ -47,18 +48,32 @@ cudaError_t createEvent(cudaEvent_t* handle, unsigned int flags) {
   return cudaSuccess;
 }
 
-cudaError_t recordEvent(cudaEvent_t handle, cudaStream_t streamHandle) {
+cudaError_t recordEvent(cudaEvent_t handle, cudaStream_t streamHandle, unsigned int flags) {
   Event* event = findEvent(handle);
   Stream* stream = findStream(streamHandle);
   if (!event || !stream || event->device != &stream->device) return cudaErrorInvalidResourceHandle;
+  if (flags & ~unsigned{cudaEventRecordExternal}) return cudaErrorInvalidValue;
+  if (const cudaError_t error = checkUse(*stream); error != cudaSuccess) return error;
+  if (flags == cudaEventRecordExternal)
+    return isCaptured(*stream) ? captureWork(*stream, RecordWork{handle}) : cudaErrorInvalidValue;
+  if (isCaptured(*stream)) return captureRecord(*stream, *event);
   event->record(*stream);
   return cudaSuccess;
+}
+
+/// An event of a capture has no state outside of it. Other events say what other streams do, which a capture
+/// cannot see.
+cudaError_t checkAnswers(const Event& event) {
+  if (!event.isCaptured()) return checkUnsafe();
+  invalidateCaptureOf(event);
+  return cudaErrorCapturedEvent;
 }
 
 }  // namespace
 
 void Event::record(Stream& stream) {
   const std::lock_guard lock(mutex_);
+  capture_.store(0, std::memory_order_release);
   const uint64_t number = record_.fetch_add(1, std::memory_order_relaxed) + 1;
   recorded_.store(true, std::memory_order_relaxed);
   // Without a time to note, the end of what the stream has is mark enough.
@@ -70,6 +85,20 @@ void Event::record(Stream& stream) {
   } else {
     marker_ = stream.enqueue({{}, [this, number] { stamp(number); }, {}});
   }
+}
+
+void Event::recordCaptured(uint64_t capture, std::vector<GraphNode*> nodes) {
+  const std::lock_guard lock(mutex_);
+  record_.fetch_add(1, std::memory_order_relaxed);  // a pending record sets nothing any more
+  recorded_.store(false, std::memory_order_relaxed);
+  marker_ = {};
+  nodes_ = std::move(nodes);
+  capture_.store(capture, std::memory_order_release);
+}
+
+std::pair<uint64_t, std::vector<GraphNode*>> Event::captured() const {
+  const std::lock_guard lock(mutex_);
+  return {capture_.load(std::memory_order_relaxed), nodes_};
 }
 
 void Event::stamp(uint64_t record) {
@@ -91,6 +120,8 @@ void Event::reset(Device& owner, unsigned int eventFlags) {
   device = &owner;
   flags = eventFlags;
   marker_ = {};
+  nodes_.clear();
+  capture_.store(0, std::memory_order_relaxed);
   recorded_.store(false, std::memory_order_relaxed);
   record_.fetch_add(1, std::memory_order_relaxed);  // a pending record of the former user sets nothing
 }
@@ -123,20 +154,18 @@ cudaError_t cudaEventDestroy(cudaEvent_t handle) {
 }
 
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
-  return apiCall([&] { return recordEvent(event, stream); });
+  return apiCall([&] { return recordEvent(event, stream, cudaEventRecordDefault); });
 }
 
 cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, unsigned int flags) {
-  return apiCall([&] {
-    // cudaEventRecordExternal means something only while a graph is captured.
-    return flags & ~unsigned{cudaEventRecordExternal} ? cudaErrorInvalidValue : recordEvent(event, stream);
-  });
+  return apiCall([&] { return recordEvent(event, stream, flags); });
 }
 
 cudaError_t cudaEventQuery(cudaEvent_t handle) {
   return apiCall([&] {
     const Event* event = findEvent(handle);
     if (!event) return cudaErrorInvalidResourceHandle;
+    if (const cudaError_t error = checkAnswers(*event); error != cudaSuccess) return error;
     return event->marker().reached() ? cudaSuccess : cudaErrorNotReady;
   });
 }
@@ -145,6 +174,7 @@ cudaError_t cudaEventSynchronize(cudaEvent_t handle) {
   return apiCall([&] {
     const Event* event = findEvent(handle);
     if (!event) return cudaErrorInvalidResourceHandle;
+    if (const cudaError_t error = checkAnswers(*event); error != cudaSuccess) return error;
     waitFor(event->marker());
     return cudaSuccess;
   });
@@ -155,6 +185,8 @@ cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t startHandle, cudaEvent_t
     if (!ms) return cudaErrorInvalidValue;
     const Event* start = findEvent(startHandle);
     const Event* end = findEvent(endHandle);
+    for (const Event* event : {start, end})
+      if (event && event->isCaptured()) return cudaErrorCapturedEvent;
     for (const Event* event : {start, end})
       if (!event || !event->hasTiming() || !event->wasRecorded()) return cudaErrorInvalidResourceHandle;
     if (!start->marker().reached() || !end->marker().reached()) return cudaErrorNotReady;

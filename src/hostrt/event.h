@@ -24,6 +24,12 @@ class Event : public HandleTarget {
   /// Of the latest record, which must be reached, in nanoseconds of the monotonic clock.
   int64_t time() const { return time_.load(std::memory_order_acquire); }
   bool hasTiming() const { return !(flags & cudaEventDisableTiming); }
+  /// Marks a point in a capture instead: what comes after these nodes.
+  void recordCaptured(uint64_t capture, std::vector<GraphNode*> nodes);
+  /// The latest record was in a capture.
+  bool isCaptured() const { return capture_.load(std::memory_order_acquire) != 0; }
+  /// Number of the capture (0: none) and the nodes.
+  std::pair<uint64_t, std::vector<GraphNode*>> captured() const;
   /// Prepares the event for its next user.
   void reset(Device& owner, unsigned int eventFlags);
 
@@ -33,8 +39,10 @@ class Event : public HandleTarget {
  private:
   void stamp(uint64_t record);
 
-  mutable std::mutex mutex_;  // of marker_
+  mutable std::mutex mutex_;  // of marker_, nodes_
   Marker marker_;
+  std::vector<GraphNode*> nodes_;
+  std::atomic<uint64_t> capture_{0};
   std::atomic<uint64_t> record_{0};  // number of the latest record; 0: none. Never repeated.
   std::atomic<bool> recorded_{false};
   std::atomic<int64_t> time_{0};

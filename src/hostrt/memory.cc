@@ -7,6 +7,7 @@
 
 #include "hostrt/device.h"
 #include "hostrt/log.h"
+#include "hostrt/memory_pool.h"
 
 namespace tutti::hostrt {
 namespace {
@@ -40,6 +41,20 @@ Memory& memory() {
 
 cudaError_t Memory::allocate(int device, size_t bytes, MemoryKind kind, unsigned int flags, bool forLibrary,
                              void** pointer) {
+  return allocate(device, {.bytes = bytes, .kind = kind, .flags = flags, .ofProgram = !forLibrary}, pointer);
+}
+
+cudaError_t Memory::allocateFrom(MemoryPool& pool, size_t bytes, bool ofGraph, void** pointer) {
+  if (pool.maxBytes() != 0 && bytes > pool.maxBytes() - std::min(pool.maxBytes(), pool.usedBytes())) {
+    explain("memory pool of device {}: allocating {} bytes: {} of its {} are in use", pool.device->index,
+            bytes, pool.usedBytes(), pool.maxBytes());
+    return cudaErrorMemoryAllocation;
+  }
+  return allocate(pool.device->index, {.bytes = bytes, .pool = &pool, .ofGraph = ofGraph}, pointer);
+}
+
+cudaError_t Memory::allocate(int device, Allocation allocation, void** pointer) {
+  const size_t bytes = allocation.bytes;
   *pointer = nullptr;
   if (bytes == 0) return cudaSuccess;
   watchForks();
@@ -54,10 +69,12 @@ cudaError_t Memory::allocate(int device, size_t bytes, MemoryKind kind, unsigned
             totalMemory());
     return cudaErrorMemoryAllocation;
   }
-  const cudaError_t error =
-      allocateLocked(device, {bytes, reserved, kind, flags, !forLibrary}, forLibrary, pointer);
-  if (error == cudaSuccess) allocated_ += reserved;
-  return error;
+  allocation.reserved = reserved;
+  const cudaError_t error = allocateLocked(device, allocation, !allocation.ofProgram, pointer);
+  if (error != cudaSuccess) return error;
+  allocated_ += reserved;
+  if (allocation.pool) allocation.pool->add(reserved);
+  return cudaSuccess;
 }
 
 cudaError_t Memory::allocateLocked(int device, const Allocation& allocation, bool zeroed, void** pointer) {
@@ -97,6 +114,7 @@ void Memory::releaseLocked(Arena& arena, size_t offset) {
   const Allocation allocation = found->second;
   arena.release(offset);
   if (allocation.kind != MemoryKind::imported) allocated_ -= allocation.reserved;
+  if (allocation.pool) allocation.pool->remove(allocation.reserved);
   if (!arena.isEmpty()) return;
   if (allocation.kind != MemoryKind::imported)
     arenaBytes_[static_cast<size_t>(arena.device())] -= arena.bytes();
@@ -118,8 +136,14 @@ cudaError_t Memory::free(void* pointer, MemoryKind kind) {
     explain("{} was allocated by another function than the one that this frees", fmt::ptr(pointer));
     return cudaErrorInvalidValue;
   }
-  releaseLocked(*arena, offset);
+  if (!found->second.ofGraph) releaseLocked(*arena, offset);
   return cudaSuccess;
+}
+
+void Memory::freeOfGraph(void* pointer) {
+  const std::unique_lock lock(mutex_);
+  if (Arena* arena = arenaOf(pointer))
+    releaseLocked(*arena, static_cast<size_t>(static_cast<std::byte*>(pointer) - arena->base()));
 }
 
 void Memory::freeAllOf(int device) {
@@ -130,7 +154,7 @@ void Memory::freeAllOf(int device) {
     std::vector<size_t> offsets;
     for (const auto& [offset, allocation] : arena.allocations()) {
       const bool ofDevice = allocation.kind == MemoryKind::device || allocation.kind == MemoryKind::managed;
-      if (allocation.ofProgram && ofDevice) offsets.push_back(offset);
+      if (allocation.ofProgram && !allocation.ofGraph && ofDevice) offsets.push_back(offset);
     }
     for (const size_t offset : offsets) releaseLocked(arena, offset);
   }
@@ -139,6 +163,7 @@ void Memory::freeAllOf(int device) {
 cudaError_t Memory::registerHost(void* pointer, size_t bytes, unsigned int flags, int device) {
   if (!pointer || bytes == 0) return cudaErrorInvalidValue;
   const auto* begin = static_cast<const std::byte*>(pointer);
+  if (reinterpret_cast<uintptr_t>(begin) + bytes < bytes) return cudaErrorInvalidValue;
   const std::unique_lock lock(mutex_);
   if (arenaOf(pointer)) return cudaErrorHostMemoryAlreadyRegistered;
   const auto next = registered_.upper_bound(begin);
@@ -163,9 +188,14 @@ MemoryInfo Memory::find(const void* pointer) const {
   if (const Arena* arena = arenaOf(pointer)) {
     if (const auto* found = arena->find(static_cast<size_t>(address - arena->base()))) {
       const Allocation& allocation = found->second;
-      return {
-          typeOf(allocation.kind), arena->device(), arena->base() + found->first,           allocation.bytes,
-          allocation.flags,        false,           allocation.kind == MemoryKind::imported};
+      return {typeOf(allocation.kind),
+              arena->device(),
+              arena->base() + found->first,
+              allocation.bytes,
+              allocation.flags,
+              false,
+              allocation.kind == MemoryKind::imported,
+              allocation.ofGraph};
     }
     return {};
   }
@@ -179,6 +209,7 @@ MemoryInfo Memory::find(const void* pointer) const {
           range.bytes,
           range.flags,
           true,
+          false,
           false};
 }
 

@@ -24,6 +24,7 @@ struct MemoryInfo {
   unsigned int flags = 0;   // of cudaHostAlloc or cudaHostRegister
   bool registered = false;  // by cudaHostRegister
   bool imported = false;    // by cudaIpcOpenMemHandle
+  bool ofGraph = false;     // of a captured cudaMallocAsync
 };
 
 /// What another process needs to map an allocation.
@@ -42,6 +43,10 @@ class Memory {
   /// Zero bytes give a null pointer.
   cudaError_t allocate(int device, size_t bytes, MemoryKind kind, unsigned int flags, bool forLibrary,
                        void** pointer);
+  /// For programs: stream-ordered allocations, which a pool counts; `ofGraph`: for an allocation node.
+  cudaError_t allocateFrom(MemoryPool& pool, size_t bytes, bool ofGraph, void** pointer);
+  /// Frees what a graph owns; other calls leave that alone.
+  void freeOfGraph(void* pointer);
   /// `pointer` must be the start of an allocation of that kind.
   cudaError_t free(void* pointer, MemoryKind kind);
   /// Frees what programs allocated on the device with cudaMalloc and its like.
@@ -65,6 +70,7 @@ class Memory {
   };
 
   Arena* arenaOf(const void* pointer) const;
+  cudaError_t allocate(int device, Allocation allocation, void** pointer);
   cudaError_t allocateLocked(int device, const Allocation& allocation, bool zeroed, void** pointer);
   /// The arena too, when nothing is left in it.
   void releaseLocked(Arena& arena, size_t offset);

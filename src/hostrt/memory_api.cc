@@ -2,9 +2,11 @@
 #include <algorithm>
 #include <vector>
 
+#include "hostrt/capture.h"
 #include "hostrt/device.h"
 #include "hostrt/log.h"
 #include "hostrt/memory.h"
+#include "hostrt/memory_pool.h"
 
 using namespace tutti::hostrt;
 
@@ -17,18 +19,53 @@ cudaError_t allocateHere(void** pointer, size_t bytes, MemoryKind kind, unsigned
   if (!pointer) return cudaErrorInvalidValue;
   Device* device = currentDeviceOrNull();
   if (!device) return cudaErrorNoDevice;
+  if (const cudaError_t error = checkUnsafe(); error != cudaSuccess) return error;
   return memory().allocate(device->index, bytes, kind, flags, false, pointer);
 }
 
 /// As in CUDA, freeing waits for the device: work that was enqueued earlier may still use the memory.
 cudaError_t freeAfterWork(void* pointer, MemoryKind kind) {
   if (!pointer) return cudaSuccess;
+  if (const cudaError_t error = checkUnsafe(); error != cudaSuccess) return error;
   if (Device* device = findDevice(memory().find(pointer).device)) {
     std::vector<Marker> markers;
     device->pending(markers);
     waitForAll(markers);
   }
   return memory().free(pointer, kind);
+}
+
+/// At once: the memory is there whenever the stream gets to its users. In a capture it becomes a node, and
+/// the memory stays with the graph.
+cudaError_t allocateAsync(void** pointer, size_t bytes, MemoryPool* pool, cudaStream_t handle) {
+  if (!pointer) return cudaErrorInvalidValue;
+  Stream* stream = findStream(handle);
+  if (!stream) return cudaErrorInvalidResourceHandle;
+  if (const cudaError_t error = checkUse(*stream); error != cudaSuccess) return error;
+  if (!pool) pool = currentPool(stream->device);
+  if (!pool) return cudaErrorMemoryAllocation;
+  const bool isNode = isCaptured(*stream);
+  const cudaError_t error = memory().allocateFrom(*pool, bytes, isNode, pointer);
+  if (error != cudaSuccess || !isNode || bytes == 0) return error;
+  const cudaError_t added = captureWork(*stream, std::make_shared<GraphMemory>(*pointer));
+  if (added != cudaSuccess) *pointer = nullptr;
+  return added;
+}
+
+cudaError_t freeAsync(void* pointer, cudaStream_t handle) {
+  Stream* stream = findStream(handle);
+  if (!stream) return cudaErrorInvalidResourceHandle;
+  if (const cudaError_t error = checkUse(*stream); error != cudaSuccess) return error;
+  if (!pointer) return cudaSuccess;
+  const MemoryInfo info = memory().find(pointer);
+  if (info.type != MemoryInfo::Type::device || info.imported || info.base != pointer)
+    return cudaErrorInvalidValue;
+  if (isCaptured(*stream)) {
+    // Memory from outside would be gone at the second launch.
+    return info.ofGraph ? captureWork(*stream, FreeWork{pointer}) : cudaErrorInvalidValue;
+  }
+  runOrEnqueue(*stream, [pointer] { memory().free(pointer, MemoryKind::device); });
+  return cudaSuccess;
 }
 
 bool isKnown(const void* pointer, size_t bytes) {
@@ -76,25 +113,18 @@ cudaError_t cudaMallocManaged(void** devPtr, size_t size, unsigned int flags) {
 }
 
 cudaError_t cudaMallocAsync(void** devPtr, size_t size, cudaStream_t stream) {
+  return apiCall([&] { return allocateAsync(devPtr, size, nullptr, stream); });
+}
+
+cudaError_t cudaMallocFromPoolAsync(void** ptr, size_t size, cudaMemPool_t memPool, cudaStream_t stream) {
   return apiCall([&] {
-    const Stream* found = findStream(stream);
-    if (!devPtr) return cudaErrorInvalidValue;
-    if (!found) return cudaErrorInvalidResourceHandle;
-    return memory().allocate(found->device.index, size, MemoryKind::device, 0, false, devPtr);
+    MemoryPool* pool = findPool(memPool);
+    return pool ? allocateAsync(ptr, size, pool, stream) : cudaErrorInvalidValue;
   });
 }
 
 cudaError_t cudaFreeAsync(void* devPtr, cudaStream_t stream) {
-  return apiCall([&] {
-    Stream* found = findStream(stream);
-    if (!found) return cudaErrorInvalidResourceHandle;
-    if (!devPtr) return cudaSuccess;
-    const MemoryInfo info = memory().find(devPtr);
-    if (info.type != MemoryInfo::Type::device || info.imported || info.base != devPtr)
-      return cudaErrorInvalidValue;
-    runOrEnqueue(*found, [devPtr] { memory().free(devPtr, MemoryKind::device); });
-    return cudaSuccess;
-  });
+  return apiCall([&] { return freeAsync(devPtr, stream); });
 }
 
 cudaError_t cudaFree(void* devPtr) {
@@ -121,12 +151,17 @@ cudaError_t cudaHostRegister(void* ptr, size_t size, unsigned int flags) {
                                     cudaHostRegisterIoMemory | cudaHostRegisterReadOnly;
     if (flags & ~kKnown) return cudaErrorInvalidValue;
     Device* device = currentDeviceOrNull();
+    if (const cudaError_t error = checkUnsafe(); error != cudaSuccess) return error;
     return device ? memory().registerHost(ptr, size, flags, device->index) : cudaErrorNoDevice;
   });
 }
 
 cudaError_t cudaHostUnregister(void* ptr) {
-  return apiCall([&] { return memory().unregisterHost(ptr); });
+  return apiCall([&] {
+    if (!ptr) return cudaErrorInvalidValue;
+    if (const cudaError_t error = checkUnsafe(); error != cudaSuccess) return error;
+    return memory().unregisterHost(ptr);
+  });
 }
 
 cudaError_t cudaHostGetDevicePointer(void** pDevice, void* pHost, unsigned int flags) {

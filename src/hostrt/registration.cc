@@ -19,9 +19,11 @@
 #include <string>
 #include <vector>
 
+#include "hostrt/capture.h"
 #include "hostrt/device.h"
 #include "hostrt/log.h"
 #include "hostrt/per_thread.h"
+#include "hostrt/registration.h"
 
 namespace tutti::hostrt {
 namespace {
@@ -56,12 +58,19 @@ std::string demangled(const std::string& name) {
   return status == 0 && text ? text.get() : name;
 }
 
-cudaError_t refuseLaunch(const Kernel* kernel, cudaStream_t stream) {
+cudaError_t refuse(const Kernel* kernel) {
   if (!kernel) return cudaErrorInvalidDeviceFunction;
-  if (!findStream(stream)) return cudaErrorInvalidResourceHandle;
   warn("the host runtime does not run kernels: launch of {} refused (cudaErrorNotSupported)",
        demangled(kernel->name));
   return cudaErrorNotSupported;
+}
+
+cudaError_t refuseLaunch(const Kernel* kernel, cudaStream_t stream) {
+  if (!kernel) return cudaErrorInvalidDeviceFunction;
+  Stream* found = findStream(stream);
+  if (!found) return cudaErrorInvalidResourceHandle;
+  if (isCaptured(*found)) invalidateCaptureOf(*found, "a kernel was launched, which would be missing");
+  return refuse(kernel);
 }
 
 struct CallConfiguration {
@@ -73,6 +82,9 @@ struct CallConfiguration {
 thread_local std::vector<CallConfiguration> callConfigurations;
 
 }  // namespace
+
+cudaError_t refuseKernelNode(const void* hostFunction) { return refuse(findKernel(hostFunction)); }
+
 }  // namespace tutti::hostrt
 
 using namespace tutti::hostrt;
@@ -164,11 +176,15 @@ cudaError_t cudaLaunchKernel_ptsz(const void* func, dim3, dim3, void**, size_t, 
 }
 
 cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t* config, const void* func, void**) {
-  return apiCall([&] { return config ? refuseLaunch(findKernel(func), nullptr) : cudaErrorInvalidValue; });
+  return apiCall(
+      [&] { return config ? refuseLaunch(findKernel(func), config->stream) : cudaErrorInvalidValue; });
 }
 
 cudaError_t cudaLaunchKernelExC_ptsz(const cudaLaunchConfig_t* config, const void* func, void** args) {
-  return cudaLaunchKernelExC(config, func, args);
+  if (!config) return cudaLaunchKernelExC(config, func, args);
+  cudaLaunchConfig_t own = *config;
+  own.stream = perThread(config->stream);
+  return cudaLaunchKernelExC(&own, func, args);
 }
 
 cudaError_t cudaLaunchCooperativeKernel(const void* func, dim3, dim3, void**, size_t, cudaStream_t stream) {

@@ -4,6 +4,7 @@
 
 #include <chrono>
 
+#include "hostrt/capture.h"
 #include "hostrt/device.h"
 #include "hostrt/process.h"
 #include "hostrt/workers.h"
@@ -190,6 +191,7 @@ Stream* createStream(Device& device, Stream::Kind kind, unsigned int flags, int 
 }
 
 void destroyStream(Stream& stream) {
+  if (isCaptured(stream)) leaveCapture(stream);
   const std::lock_guard lock(stream.device.mutex);
   stream.destroyed_ = true;
   if (!stream.active_) stream.becomeInactive();

@@ -31,7 +31,9 @@
 namespace tutti::hostrt {
 
 class Stream;
+struct Capture;
 struct Device;
+struct GraphNode;
 
 /// A point in a stream's order. Empty (no stream): a point that was always reached.
 struct Marker {
@@ -81,6 +83,12 @@ class Stream : public HandleTarget {
   int priority = 0;
   uint64_t id = 0;
   std::atomic<uint64_t> completed{0};
+
+  // Of capture.h: the capture that the stream is part of, or null; the rest is guarded by graphMutex().
+  std::atomic<Capture*> capture{nullptr};
+  std::vector<GraphNode*> captureTails;
+  std::vector<cudaGraphNode_t> captureHandles;  // captureTails as the program was given them
+  std::vector<cudaGraphEdgeData> captureEdges;
 
  private:
   friend void waitFor(const Marker& marker);

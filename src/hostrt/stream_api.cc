@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "hostrt/capture.h"
 #include "hostrt/device.h"
 #include "hostrt/event.h"
 #include "hostrt/per_thread.h"
@@ -20,6 +21,17 @@ cudaError_t create(cudaStream_t* handle, unsigned int flags, int priority) {
       createStream(*device, kind, flags, std::clamp(priority, kGreatestPriority, kLeastPriority));
   if (!stream) return cudaErrorMemoryAllocation;
   *handle = static_cast<cudaStream_t>(streamHandles().handleOf(*stream));
+  return cudaSuccess;
+}
+
+/// Flags that make a node of a wait or record are an error outside of a capture, as in CUDA.
+cudaError_t waitForEvent(Stream& stream, const Event& event, cudaEvent_t handle, unsigned int flags) {
+  if (const cudaError_t error = checkUse(stream); error != cudaSuccess) return error;
+  if (flags == cudaEventWaitExternal)
+    return isCaptured(stream) ? captureWork(stream, WaitWork{handle}) : cudaErrorInvalidValue;
+  if (isCaptured(stream) || event.isCaptured()) return captureWait(stream, event);
+  const Marker marker = event.marker();
+  if (!marker.reached() && marker.stream != &stream) stream.enqueue({{marker}, {}, {}});
   return cudaSuccess;
 }
 
@@ -58,11 +70,15 @@ cudaError_t cudaStreamDestroy(cudaStream_t handle) {
 }
 
 cudaError_t cudaStreamQuery(cudaStream_t handle) {
-  return withStream(handle, [](Stream& stream) { return stream.isIdle() ? cudaSuccess : cudaErrorNotReady; });
+  return withStream(handle, [](Stream& stream) {
+    if (const cudaError_t error = checkExecutes(stream); error != cudaSuccess) return error;
+    return stream.isIdle() ? cudaSuccess : cudaErrorNotReady;
+  });
 }
 
 cudaError_t cudaStreamSynchronize(cudaStream_t handle) {
   return withStream(handle, [](Stream& stream) {
+    if (const cudaError_t error = checkExecutes(stream); error != cudaSuccess) return error;
     std::vector<Marker> markers;
     stream.pending(markers);
     waitForAll(markers);
@@ -75,9 +91,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t handle, cudaEvent_t eventHandle, un
     const Event* event = findEvent(eventHandle);
     if (!event) return cudaErrorInvalidResourceHandle;
     if (flags & ~unsigned{cudaEventWaitExternal}) return cudaErrorInvalidValue;
-    const Marker marker = event->marker();
-    if (!marker.reached() && marker.stream != &stream) stream.enqueue({{marker}, {}, {}});
-    return cudaSuccess;
+    return waitForEvent(stream, *event, eventHandle, flags);
   });
 }
 
@@ -118,6 +132,7 @@ cudaError_t cudaStreamAddCallback(cudaStream_t handle, cudaStreamCallback_t call
                                   unsigned int flags) {
   return withStream(handle, [&](Stream& stream) {
     if (!callback || flags != 0) return cudaErrorInvalidValue;
+    if (const cudaError_t error = checkExecutes(stream); error != cudaSuccess) return error;
     stream.enqueue({{}, [=] { callback(handle, cudaSuccess, userData); }, {}});
     return cudaSuccess;
   });
@@ -126,6 +141,8 @@ cudaError_t cudaStreamAddCallback(cudaStream_t handle, cudaStreamCallback_t call
 cudaError_t cudaLaunchHostFunc(cudaStream_t handle, cudaHostFn_t fn, void* userData) {
   return withStream(handle, [&](Stream& stream) {
     if (!fn) return cudaErrorInvalidValue;
+    if (const cudaError_t error = checkUse(stream); error != cudaSuccess) return error;
+    if (isCaptured(stream)) return captureWork(stream, cudaHostNodeParams{fn, userData});
     // Never inline: the function may wait for something that the caller does next.
     stream.enqueue({{}, {}, {fn, nullptr, userData}});
     return cudaSuccess;
@@ -134,45 +151,18 @@ cudaError_t cudaLaunchHostFunc(cudaStream_t handle, cudaHostFn_t fn, void* userD
 
 cudaError_t cudaStreamAttachMemAsync(cudaStream_t handle, void* devPtr, size_t, unsigned int flags) {
   // Managed memory is accessible from everywhere at any time.
-  return withStream(handle, [&](Stream&) {
+  return withStream(handle, [&](Stream& stream) {
     const bool isKnown =
         flags == cudaMemAttachGlobal || flags == cudaMemAttachHost || flags == cudaMemAttachSingle;
-    return devPtr && isKnown ? cudaSuccess : cudaErrorInvalidValue;
+    if (!devPtr || !isKnown) return cudaErrorInvalidValue;
+    return checkExecutes(stream);  // cannot be captured in CUDA either
   });
 }
 
-cudaError_t cudaStreamIsCapturing(cudaStream_t handle, cudaStreamCaptureStatus* captureStatus) {
-  return withStream(handle, [&](Stream&) {
-    if (!captureStatus) return cudaErrorInvalidValue;
-    *captureStatus = cudaStreamCaptureStatusNone;
-    return cudaSuccess;
-  });
-}
-
-cudaError_t cudaStreamGetCaptureInfo(cudaStream_t handle, cudaStreamCaptureStatus* captureStatus,
-                                     unsigned long long* id, cudaGraph_t* graph,
-                                     const cudaGraphNode_t** dependencies, const cudaGraphEdgeData** edgeData,
-                                     size_t* numDependencies) {
-  return withStream(handle, [&](Stream&) {
-    if (!captureStatus) return cudaErrorInvalidValue;
-    *captureStatus = cudaStreamCaptureStatusNone;
-    if (id) *id = 0;
-    if (graph) *graph = nullptr;
-    if (dependencies) *dependencies = nullptr;
-    if (edgeData) *edgeData = nullptr;
-    if (numDependencies) *numDependencies = 0;
-    return cudaSuccess;
-  });
-}
-
-cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode* mode) {
-  thread_local cudaStreamCaptureMode current = cudaStreamCaptureModeGlobal;
-  return apiCall([&] {
-    if (!mode || *mode < cudaStreamCaptureModeGlobal || *mode > cudaStreamCaptureModeRelaxed)
-      return cudaErrorInvalidValue;
-    std::swap(current, *mode);
-    return cudaSuccess;
-  });
+cudaError_t cudaStreamCopyAttributes(cudaStream_t dst, cudaStream_t src) {
+  // Attributes are hints for kernels and the L2 cache: there is nothing to copy.
+  return withStream(dst,
+                    [&](Stream&) { return findStream(src) ? cudaSuccess : cudaErrorInvalidResourceHandle; });
 }
 
 cudaError_t cudaStreamQuery_ptsz(cudaStream_t stream) { return cudaStreamQuery(perThread(stream)); }
@@ -205,18 +195,15 @@ cudaError_t cudaStreamAttachMemAsync_ptsz(cudaStream_t stream, void* devPtr, siz
                                           unsigned int flags) {
   return cudaStreamAttachMemAsync(perThread(stream), devPtr, length, flags);
 }
-cudaError_t cudaStreamIsCapturing_ptsz(cudaStream_t stream, cudaStreamCaptureStatus* captureStatus) {
-  return cudaStreamIsCapturing(perThread(stream), captureStatus);
-}
-cudaError_t cudaStreamGetCaptureInfo_ptsz(cudaStream_t stream, cudaStreamCaptureStatus* captureStatus,
-                                          unsigned long long* id, cudaGraph_t* graph,
-                                          const cudaGraphNode_t** dependencies,
-                                          const cudaGraphEdgeData** edgeData, size_t* numDependencies) {
-  return cudaStreamGetCaptureInfo(perThread(stream), captureStatus, id, graph, dependencies, edgeData,
-                                  numDependencies);
+cudaError_t cudaStreamCopyAttributes_ptsz(cudaStream_t dst, cudaStream_t src) {
+  return cudaStreamCopyAttributes(perThread(dst), perThread(src));
 }
 cudaError_t cudaMallocAsync_ptsz(void** devPtr, size_t size, cudaStream_t stream) {
   return cudaMallocAsync(devPtr, size, perThread(stream));
+}
+cudaError_t cudaMallocFromPoolAsync_ptsz(void** ptr, size_t size, cudaMemPool_t memPool,
+                                         cudaStream_t stream) {
+  return cudaMallocFromPoolAsync(ptr, size, memPool, perThread(stream));
 }
 cudaError_t cudaFreeAsync_ptsz(void* devPtr, cudaStream_t stream) {
   return cudaFreeAsync(devPtr, perThread(stream));

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "base/host_runtime.h"
+#include "hostrt/capture.h"
 #include "hostrt/device.h"
 #include "hostrt/memory.h"
 
@@ -30,6 +31,9 @@ int withStream(void* handle, Body&& body) {
     return stream ? body(*stream) : EINVAL;
   });
 }
+
+/// The stream's work is not executed, or would have to wait for work that is not.
+bool isUnavailable(Stream& stream) { return isCaptured(stream) || checkUse(stream) != cudaSuccess; }
 
 int deviceCount(int* count) {
   return guarded([&] {
@@ -78,6 +82,7 @@ int streamDevice(void* handle, int* device) {
 
 int streamTryBegin(void* handle, void** occupation) {
   return withStream(handle, [&](Stream& stream) {
+    if (isUnavailable(stream)) return EPERM;
     if (!stream.tryBegin()) return EBUSY;
     *occupation = &stream;
     return 0;
@@ -93,6 +98,7 @@ void streamHandOff(void* occupation, tuttiStreamTask task) {
 int streamEnqueue(void* handle, tuttiStreamTask task) {
   return withStream(handle, [&](Stream& stream) {
     if (!task.run) return EINVAL;
+    if (isUnavailable(stream)) return EPERM;
     stream.enqueue({{}, {}, task});
     return 0;
   });
@@ -100,14 +106,48 @@ int streamEnqueue(void* handle, tuttiStreamTask task) {
 
 int streamQuery(void* handle) {
   // No work of this runtime fails after it was enqueued, so there is no EIO yet.
-  return withStream(handle, [](Stream& stream) { return stream.isIdle() ? 0 : EBUSY; });
+  return withStream(handle, [](Stream& stream) {
+    if (isUnavailable(stream)) return EPERM;
+    return stream.isIdle() ? 0 : EBUSY;
+  });
 }
 
 int streamSynchronize(void* handle) {
   return withStream(handle, [](Stream& stream) {
+    if (isUnavailable(stream)) return EPERM;
     std::vector<Marker> markers;
     stream.pending(markers);
     waitForAll(markers);
+    return 0;
+  });
+}
+
+int streamCapture(void* handle, tuttiCaptureState* state) {
+  return withStream(handle, [&](Stream& stream) {
+    *state = {};
+    if (checkUse(stream) != cudaSuccess) return EPERM;
+    if (!isCaptured(stream)) return 0;
+    const std::lock_guard lock(graphMutex());
+    if (const Capture* capture = stream.capture.load())
+      *state = {capture->id, capture->isInvalidated ? 1 : 0};
+    return 0;
+  });
+}
+
+int streamCaptureAdd(void* const* handles, size_t count, tuttiGraphWork work) {
+  return guarded([&] {
+    std::vector<Stream*> streams;
+    for (size_t i = 0; i < count; ++i) {
+      Stream* stream = findStream(static_cast<cudaStream_t>(handles[i]));
+      if (!stream || !isCaptured(*stream)) return EINVAL;
+      streams.push_back(stream);
+    }
+    if (streams.empty() || !work.launch) return EINVAL;
+    // Without `release` until it stands in the graph: what fails leaves it with the caller.
+    auto held = std::make_shared<LibraryWork>(tuttiGraphWork{work.launch, nullptr, work.context});
+    const cudaError_t error = captureWork(streams, held);
+    if (error != cudaSuccess) return error == cudaErrorStreamCaptureInvalidated ? EPERM : EINVAL;
+    held->takeOver(work.release);
     return 0;
   });
 }
@@ -128,6 +168,8 @@ constexpr tuttiHostRuntime_v1 kTable = {
     streamEnqueue,
     streamQuery,
     streamSynchronize,
+    streamCapture,
+    streamCaptureAdd,
 };
 
 }  // namespace

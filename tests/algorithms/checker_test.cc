@@ -13,11 +13,13 @@
 namespace tutti {
 namespace {
 
-constexpr Collective kCollectives[] = {Collective::allReduce, Collective::allGather,
-                                       Collective::reduceScatter, Collective::broadcast, Collective::reduce};
+constexpr Collective kCollectives[] = {
+    Collective::allReduce, Collective::allGather, Collective::reduceScatter, Collective::broadcast,
+    Collective::reduce,    Collective::allToAll,  Collective::gather,        Collective::scatter};
 
 bool rooted(Collective collective) {
-  return collective == Collective::broadcast || collective == Collective::reduce;
+  return collective == Collective::broadcast || collective == Collective::reduce ||
+         collective == Collective::gather || collective == Collective::scatter;
 }
 
 ScheduleSet schedules(std::string_view algorithm, Collective collective, int32_t ranks, int32_t root = 0,
@@ -97,11 +99,13 @@ TEST(Checker, ProvesConsecutiveCallsOfDifferentSchedules) {
 TEST(Checker, ProvesPointToPointMessages) {
   for (int32_t sender = 0; sender < 3; ++sender)
     for (int32_t receiver = 0; receiver < 3; ++receiver) {
-      ScheduleSet set;
-      for (int32_t r = 0; r < 3; ++r) set.push_back(sendRecv(3, r, sender, receiver));
-      const auto certificate = prove(set);
-      ASSERT_TRUE(certificate.isOk()) << certificate.status().message();
-      EXPECT_EQ(certificate->rounds, sender == receiver ? 0 : 1);
+      for (const int port : {kPointToPointPort, kVariableCountPort}) {
+        ScheduleSet set;
+        for (int32_t r = 0; r < 3; ++r) set.push_back(sendRecv(3, r, sender, receiver, port));
+        const auto certificate = prove(set);
+        ASSERT_TRUE(certificate.isOk()) << certificate.status().message();
+        EXPECT_EQ(certificate->rounds, sender == receiver ? 0 : 1);
+      }
     }
 }
 

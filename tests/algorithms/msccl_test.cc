@@ -135,7 +135,7 @@ TEST(Msccl, ErrorsNameFileLineElementAttributeAndReason) {
                        const std::vector<std::string>& words) {
     expectRefused(replaced(good, from, to), words);
   };
-  bad("chan=\"0\"", "chan=\"7\"", {"algo.xml:4:", "<tb id=\"0\">", "chan=\"7\"", "not in 0 .. 6"});
+  bad("chan=\"0\"", "chan=\"7\"", {"algo.xml:4:", "<tb id=\"0\">", "chan=\"7\"", "not in 0 .. 5"});
   bad("send=\"1\"", "send=\"0\"", {"algo.xml:4:", "is the GPU itself"});
   bad("send=\"1\"", "send=\"4\"", {"not in -1 .. 3"});
   bad("send=\"1\"", "send=\"-1\"", {"<step s=\"1\">", "type s sends, but the thread block has no send peer"});

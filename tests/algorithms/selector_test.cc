@@ -40,8 +40,9 @@ TEST(Selector, PicksTheFormThatSuitsTheSize) {
 }
 
 TEST(Selector, AnswersForEveryCallThatExists) {
-  for (const Collective collective : {Collective::allReduce, Collective::allGather, Collective::reduceScatter,
-                                      Collective::broadcast, Collective::reduce})
+  for (const Collective collective :
+       {Collective::allReduce, Collective::allGather, Collective::reduceScatter, Collective::broadcast,
+        Collective::reduce, Collective::allToAll, Collective::gather, Collective::scatter})
     for (int32_t ranks = 1; ranks <= 9; ++ranks)
       for (size_t bytes = 0; bytes <= (size_t{1} << 30); bytes = bytes * 8 + 8)
         for (const SelectorInput& input :
@@ -66,6 +67,19 @@ TEST(Selector, HonoursNcclAlgo) {
   EXPECT_EQ(chosen(input, "broadcast:ring"), "oneshot");
   EXPECT_EQ(chosen(input, "nvls,ring"), "ring");
   EXPECT_EQ(chosen(host(Collective::broadcast, 4, 8), "tree;broadcast:ring;reduce:tree"), "ring");
+}
+
+TEST(Selector, GeneralListsAreNotMeantForWhatNcclMakesOfMessages) {
+  for (const Collective collective : {Collective::allToAll, Collective::gather, Collective::scatter}) {
+    EXPECT_EQ(chosen(network(collective, 4, 8), "Ring"), "pairwise");
+    EXPECT_EQ(chosen(host(collective, 4, 8), "tree"), "oneshot");
+  }
+  EXPECT_EQ(chosen(host(Collective::allToAll, 4, 8), "ring;alltoall:pairwise"), "pairwise");
+  EXPECT_EQ(chosen(host(Collective::gather, 4, 64 << 20, true)), "direct");
+  EXPECT_THAT(chosen(host(Collective::scatter, 4, 8), "scatter:ring"),
+              HasSubstr("ring does not implement Scatter"));
+  EXPECT_THAT(chosen(host(Collective::allToAll, 4, 8), "alltoall:direct"),
+              HasSubstr("no rank may call in place"));
 }
 
 TEST(Selector, RefusesWhatCannotBe) {
@@ -99,7 +113,7 @@ TEST(CostModel, AgreesWithTheCertificates) {
       EXPECT_DOUBLE_EQ(predictSeconds({algorithm, Collective::allReduce, ranks, 0}, onlyAlpha),
                        prove(*set)->rounds);
     }
-    for (const char* algorithm : {"oneshot", "twoshot", "direct"})
+    for (const char* algorithm : {"oneshot", "twoshot", "direct", "pairwise"})
       for (const Collective collective : findAlgorithm(algorithm)->collectives) {
         const auto set = generateAll(algorithm, {collective, ranks, 0, 0, {}});
         const ScheduleSet* once[] = {&*set};

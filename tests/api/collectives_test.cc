@@ -3,6 +3,7 @@
 
 #include <cstring>
 
+#include "api/buffer.h"
 #include "api/oracle.h"
 #include "api/ranks.h"
 #include "support/scale.h"
@@ -13,32 +14,6 @@ namespace {
 enum class Form { outOfPlace, inPlace };
 constexpr Form kForms[] = {Form::outOfPlace, Form::inPlace};
 constexpr ncclRedOp_t kOps[] = {ncclSum, ncclProd, ncclMax, ncclMin, ncclAvg};
-
-/// Memory of one rank: device memory (which peers can map) or plain memory (which they cannot).
-class Buffer {
- public:
-  Buffer(size_t bytes, bool device) : device_(device), plain_(device ? 0 : bytes + 1) {
-    if (device_) {
-      EXPECT_EQ(cudaMalloc(reinterpret_cast<void**>(&data_), bytes + 1), cudaSuccess);
-    } else {
-      data_ = plain_.data();
-    }
-    std::memset(data_, 0xee, bytes + 1);
-  }
-  ~Buffer() {
-    if (device_) {
-      EXPECT_EQ(cudaFree(data_), cudaSuccess);
-    }
-  }
-  Buffer(const Buffer&) = delete;
-  Buffer& operator=(const Buffer&) = delete;
-  std::byte* data() { return data_; }
-
- private:
-  bool device_;
-  std::vector<std::byte> plain_;
-  std::byte* data_ = nullptr;
-};
 
 struct Case {
   ncclDataType_t type;

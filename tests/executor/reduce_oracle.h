@@ -117,7 +117,8 @@ T reduceInteger(const ReductionSpec& spec, const std::vector<T>& sources, const 
       next = combineInteger(Reduction::prod, next, static_cast<T>(spec.integerScale));
     value = s == 0 ? next : combineInteger(spec.op, value, next);
   }
-  if (finalize && spec.divisor != 1) value = static_cast<T>(value / static_cast<T>(spec.divisor));
+  if (finalize && spec.divisor != 1)
+    value = static_cast<T>(static_cast<__int128>(value) / static_cast<__int128>(spec.divisor));
   return value;
 }
 
@@ -165,8 +166,17 @@ inline std::vector<std::byte> reduce(const ReductionSpec& spec, const std::vecto
     const SmallFloat& small = format(spec.type);
     each(sample, [&](const std::vector<T>& v) {
       std::vector<float> wide;
-      for (const T code : v) wide.push_back(static_cast<float>(small.decode(code)));
-      return static_cast<T>(small.encode(reduceFloat(spec, wide, scaled)));
+      for (size_t s = 0; s < v.size(); ++s) {
+        auto value = static_cast<float>(small.decode(v[s]));
+        if (spec.hasScale && scaled[s]) {
+          value *= static_cast<float>(spec.scale);
+          value = static_cast<float>(small.decode(small.encode(value)));  // a scaled contribution is rounded
+        }
+        wide.push_back(value);
+      }
+      ReductionSpec unscaled = spec;
+      unscaled.hasScale = false;
+      return static_cast<T>(small.encode(reduceFloat(unscaled, wide, scaled)));
     });
   };
   switch (spec.type) {

@@ -2,6 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <numeric>
+
+#include <array>
+
 #include <cstring>
 #include <random>
 #include <vector>
@@ -74,7 +78,7 @@ Case randomCase(ncclDataType_t type, Reduction op, std::mt19937_64& random) {
   c.spec.hasScale = random() % 2 == 0;
   c.spec.scale = random() % 2 == 0 ? 1.0 / 3 : -2.5;
   c.spec.integerScale = random();
-  if (!isFloat(type)) c.spec.divisor = 1 + random() % 9;
+  if (!isFloat(type)) c.spec.divisor = 1 + random() % (random() % 2 == 0 ? 9 : 400);
   const bool sameShift = random() % 2 == 0;
   for (int b = 0; b < c.sources + c.destinations; ++b) {
     c.shifts.push_back(sameShift && b > 0 ? c.shifts[0] : random() % 64);
@@ -250,6 +254,28 @@ TEST(IntegerAverage, TruncatesTowardZero) {
     EXPECT_EQ((std::vector<int32_t>(result, result + 8)),
               (std::vector<int32_t>{-1, 1, -2, 2, 0, 0, 0, std::numeric_limits<int32_t>::min() / 4}))
         << name(target);
+  }
+}
+
+TEST(IntegerAverage, OfMoreRanksThanTheTypeCanCount) {
+  for (const uint64_t ranks : {uint64_t{128}, uint64_t{200}, uint64_t{256}, uint64_t{1000}}) {
+    for (const SimdTarget target : availableTargets()) {
+      for (const auto type : {ncclInt8, ncclUint8}) {
+        ReductionSpec spec{Reduction::sum, type};
+        spec.divisor = ranks;
+        std::array<uint8_t, 256> values;
+        std::iota(values.begin(), values.end(), uint8_t{0});
+        std::array<uint8_t, 256> result;
+        const auto* source = reinterpret_cast<const std::byte*>(values.data());
+        auto* destination = reinterpret_cast<std::byte*>(result.data());
+        Reducer(spec, target).run(&source, 1, &destination, 1, values.size(), Scaled::none, true, false);
+        for (size_t i = 0; i < values.size(); ++i) {
+          const int value = type == ncclInt8 ? static_cast<int8_t>(values[i]) : values[i];
+          ASSERT_EQ(result[i], static_cast<uint8_t>(value / static_cast<int>(ranks)))
+              << name(target) << " " << value;
+        }
+      }
+    }
   }
 }
 

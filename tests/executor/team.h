@@ -52,6 +52,15 @@ class Team {
   HostExecutor& executor(int rank) { return *executors_[static_cast<size_t>(rank)]; }
   FaultState& faults(int rank) { return *faults_[static_cast<size_t>(rank)]; }
 
+  /// Makes `schedules` (of all ranks) known under a name that calls can use: an algorithm from a file.
+  void use(const std::string& name, const std::vector<Schedule>& schedules) {
+    ASSERT_EQ(schedules.size(), schedules_.size());
+    for (size_t r = 0; r < schedules.size(); ++r) {
+      schedules_[r][{name, schedules[r].collective, schedules[r].root}] =
+          std::make_shared<const Schedule>(schedules[r]);
+    }
+  }
+
   /// Generated once for each algorithm, collective and root, as core does.
   std::shared_ptr<const Schedule> schedule(const std::string& algorithm, Collective collective, int root,
                                            int rank) {
@@ -156,6 +165,8 @@ class CallData {
     const bool isRoot = rank == call_.root;
     if (call_.collective == Collective::broadcast && buffer == Buffer::input) return isRoot ? 1 : 0;
     if (call_.collective == Collective::reduce && buffer == Buffer::output) return isRoot ? 1 : 0;
+    if (call_.collective == Collective::gather && buffer == Buffer::output && !isRoot) return 0;
+    if (call_.collective == Collective::scatter && buffer == Buffer::input && !isRoot) return 0;
     return holdsAllBlocks(call_.collective, buffer) ? static_cast<size_t>(team_.ranks()) : 1;
   }
   void allocate(int r) {
@@ -167,11 +178,16 @@ class CallData {
     rank.output = rank.input + in + kGuard;
     if (call_.inPlace) {
       const size_t shift = static_cast<size_t>(r) * block_;
-      if (call_.collective == Collective::reduceScatter) {
+      const bool zeroCopyAllToAll = call_.collective == Collective::allToAll && call_.algorithm == "direct";
+      if (in == 0 || out == 0 || zeroCopyAllToAll) {
+        // nothing to share, or not possible in place
+      } else if (holdsAllBlocks(call_.collective, Buffer::input) &&
+                 !holdsAllBlocks(call_.collective, Buffer::output)) {
         rank.output = rank.input + shift;
-      } else if (call_.collective == Collective::allGather) {
+      } else if (holdsAllBlocks(call_.collective, Buffer::output) &&
+                 !holdsAllBlocks(call_.collective, Buffer::input)) {
         rank.input = rank.output + shift;
-      } else if (in != 0 && out != 0) {
+      } else {
         rank.output = rank.input;
       }
     }
@@ -228,19 +244,30 @@ class CallData {
     return oracle::reduce(call_.reduction, pointers, inputs[0].size() / width_,
                           std::vector<bool>(ranks, true), true);
   }
+  std::vector<std::byte> blockOf(const std::vector<std::byte>& all, int block) const {
+    const auto first = all.begin() + static_cast<long>(static_cast<size_t>(block) * block_);
+    return {first, first + static_cast<long>(block_)};
+  }
   std::vector<std::byte> expectedOutput(int rank) const {
     switch (call_.collective) {
       case Collective::allReduce:
         return reduced();
       case Collective::reduce:
         return rank == call_.root ? reduced() : std::vector<std::byte>();
-      case Collective::reduceScatter: {
-        const auto all = reduced();
-        const auto first = all.begin() + static_cast<long>(static_cast<size_t>(rank) * block_);
-        return {first, first + static_cast<long>(block_)};
-      }
+      case Collective::reduceScatter:
+        return blockOf(reduced(), rank);
       case Collective::broadcast:
         return inputOf(call_.root);
+      case Collective::scatter:
+        return blockOf(inputOf(call_.root), rank);
+      case Collective::allToAll: {
+        std::vector<std::byte> all;
+        for (int r = 0; r < team_.ranks(); ++r) {
+          const auto one = blockOf(inputOf(r), rank);
+          all.insert(all.end(), one.begin(), one.end());
+        }
+        return all;
+      }
       default: {
         std::vector<std::byte> all;
         for (int r = 0; r < team_.ranks(); ++r) {
@@ -260,8 +287,9 @@ class CallData {
       if (!bytes.empty()) std::memcpy(memory.data() + (at - rank.memory.data()), bytes.data(), bytes.size());
     };
     put(rank.input, inputOf(r));
-    if (cachedOutput_.empty() || call_.collective == Collective::reduceScatter)
-      cachedOutput_ = expectedOutput(r);
+    const bool differs = call_.collective == Collective::reduceScatter ||
+                         call_.collective == Collective::scatter || call_.collective == Collective::allToAll;
+    if (cachedOutput_.empty() || differs) cachedOutput_ = expectedOutput(r);
     if (blocksOf(Buffer::output, r) != 0) {
       if (cachedOutput_.size() != blocksOf(Buffer::output, r) * block_) cachedOutput_ = expectedOutput(r);
       put(rank.output, cachedOutput_);
@@ -276,7 +304,7 @@ class CallData {
   std::vector<PerRank> ranks_;
   std::vector<std::byte*> peerInput_;
   std::vector<std::byte*> peerOutput_;
-  mutable std::vector<std::byte> cachedOutput_;  // the same for all ranks, but for ReduceScatter
+  mutable std::vector<std::byte> cachedOutput_;  // the same for all ranks, but for some collectives
 };
 
 /// Runs the calls one after the other on every rank, each on its own thread, without barriers between them.

@@ -54,7 +54,7 @@ TEST(Devices, AttributesAgreeWithProperties) {
   EXPECT_CUDA(cudaDeviceGetAttribute(&value, cudaDevAttrMaxSharedMemoryPerBlock, 2));
   EXPECT_EQ(value, static_cast<int>(prop.sharedMemPerBlock));
   EXPECT_CUDA(cudaDeviceGetAttribute(&value, cudaDevAttrMemoryPoolsSupported, 2));
-  EXPECT_EQ(value, 0);
+  EXPECT_EQ(value, 1);
   EXPECT_EQ(cudaDeviceGetAttribute(&value, static_cast<cudaDeviceAttr>(100000), 2), cudaErrorInvalidValue);
   EXPECT_EQ(cudaDeviceGetAttribute(&value, cudaDevAttrWarpSize, -1), cudaErrorInvalidDevice);
 }

@@ -171,7 +171,11 @@ TEST(Options, ContradictionsAreNamed) {
   EXPECT_THAT(refused({"-b", "64", "-e", "8"}), HasSubstr("--maxbytes 8"));
   EXPECT_THAT(refused({"-b", "0", "-e", "8", "-f", "2"}), HasSubstr("--minbytes 0"));
   EXPECT_THAT(refused({"-b", "1", "-e", "8", "-i", "0"}), HasSubstr("--stepbytes 0"));
-  EXPECT_THAT(refused({"-G", "2"}), HasSubstr("not supported yet"));
+  EXPECT_EQ(parse({"-G", "2", "-m", "3"}).options.graphLaunches, 2);
+  EXPECT_THAT(refused({"-G", "2", "-z", "1"}), HasSubstr("--blocking"));
+  EXPECT_THAT(refused({"-G", "2", "-y", "1"}), HasSubstr("--stream_null"));
+  EXPECT_THAT(refused({"-G", "2", "-I", "1"}), HasSubstr("--per_iter_timing"));
+  EXPECT_THAT(refused({"-G", "2", "--stat", "min"}), HasSubstr("--stat"));
   EXPECT_THAT(refused({"-I", "1", "-n", "3", "-K", "3"}), HasSubstr("--per_iter_skip"));
 }
 

@@ -52,6 +52,23 @@ TEST(TuttiRun, AKernelLaunchFailsAndNamesTheKernel) {
   EXPECT_THAT(outcome.output, HasSubstr("cudaGetLastError(): cudaErrorNotSupported"));
 }
 
+TEST(TuttiRun, ProgramsWithGraphsRun) {
+  NEEDS_NVCC();
+  for (const char* kind : {"legacy", "per-thread"}) {
+    const Outcome outcome = runCommand(kRun + "--host " + kPrograms + "/graph_program_" + kind);
+    EXPECT_EQ(outcome.status, 0) << kind << outcome.output;
+    EXPECT_THAT(outcome.output, HasSubstr("sum 262144, nodes 4, calls 40, destroyed 1")) << kind;
+  }
+}
+
+TEST(TuttiRun, AKernelInACaptureIsNamed) {
+  NEEDS_NVCC();
+  const Outcome outcome = runCommand(kRun + "--host " + kPrograms + "/graph_program_legacy kernel");
+  EXPECT_EQ(outcome.status, 1);
+  EXPECT_THAT(outcome.output, HasSubstr("launch of scale(float*) refused"));
+  EXPECT_THAT(outcome.output, HasSubstr("cudaErrorNotSupported"));
+}
+
 TEST(TuttiRun, RefusesAStaticRuntimeAndSaysWhatToDo) {
   const std::string program = kPrograms + "/cuda_program_static";
   Outcome outcome = runCommand(kRun + "--host " + program);

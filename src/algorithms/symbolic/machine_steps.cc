@@ -33,9 +33,10 @@ Status SymbolicMachine::messageStream(const LaneState& lane, const Affine& peer,
   if (other < 0 || other >= ranks_) return internalError("there is no rank {}", other);
   if (other == lane.rank) return internalError("a rank has no connection to itself");
   if (port < 0 || port >= kMaxPorts) return internalError("port {} is not in 0 .. {}", port, kMaxPorts - 1);
-  if ((port == kPointToPointPort) != (s.collective == Collective::sendRecv))
+  const bool ofMessages = port == kPointToPointPort || port == kVariableCountPort;
+  if (ofMessages != (s.collective == Collective::sendRecv))
     return internalError("port {} is kept for {}", port,
-                         port == kPointToPointPort ? "point-to-point messages" : "collectives");
+                         ofMessages ? "point-to-point messages" : "collectives");
   const int32_t from = sending ? lane.rank : other;
   const int32_t to = sending ? other : lane.rank;
   *stream = &messages_[streamKey(from, to, ranks_, port)];

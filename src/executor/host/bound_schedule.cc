@@ -6,6 +6,10 @@
 namespace tutti {
 namespace {
 
+// What the checker lets a schedule use must exist between any two ranks.
+static_assert(kMaxPorts <= kEndpointPorts, "a schedule may use ports that endpoints do not have");
+static_assert(kMaxFlags <= kEndpointFlags, "a schedule may use flags that endpoints do not have");
+
 bool reducing(Collective collective) {
   return collective == Collective::allReduce || collective == Collective::reduceScatter ||
          collective == Collective::reduce;

@@ -181,7 +181,7 @@ int workersEnd() {
 }
 
 int missingFunction() {
-  const auto missing = reinterpret_cast<int (*)()>(::dlsym(RTLD_DEFAULT, "cudaGraphCreate"));
+  const auto missing = reinterpret_cast<int (*)()>(::dlsym(RTLD_DEFAULT, "cudaCreateTextureObject"));
   if (!missing) return 4;
   for (int i = 0; i < 3; ++i)
     if (missing() != cudaErrorNotSupported) return 5;

@@ -1,9 +1,12 @@
 // Element-wise reduction of k sources into m destinations: the kernels under every reducing step.
 //
 // Results depend on the values alone: not on the instruction set, alignment, length or position of an
-// element. So ranks on different machines that add in the same order agree bitwise. This takes three rules:
+// element. So ranks on different machines that add in the same order agree bitwise. This takes some rules:
 //   - 8- and 16-bit floats are added in float over all sources of a call and rounded once, to nearest even
 //     (fp8 saturates to the largest finite value, as CUDA's conversions do);
+//   - a contribution that is scaled (PreMulSum, average of floats) is rounded to its type before it is added,
+//   as it is
+//     where it travels as a message;
 //   - multiply and add are never fused;
 //   - a NaN result is always the same NaN (positive, quiet, empty payload), and min and max give NaN when any
 //     operand is one; max(-0, +0) is +0 and min(-0, +0) is -0 in either order.

@@ -45,7 +45,7 @@ class Integer {
   static constexpr size_t lanes() { return HWY_LANES(T); }
 
   HWY_INLINE explicit Integer(const KernelArguments& a)
-      : scale_(static_cast<U>(a.integerScale)), divisor_(static_cast<T>(a.divisor)) {}
+      : scale_(static_cast<U>(a.integerScale)), divisor_(a.divisor) {}
 
   HWY_INLINE V load(const T* p) const { return hn::LoadU(D(), p); }
   HWY_INLINE void store(V v, T* p) const { hn::StoreU(v, D(), p); }
@@ -83,13 +83,13 @@ class Integer {
       for (T& value : values) value = static_cast<T>(static_cast<double>(value) / divisor);
     } else {
       // divisors are rank counts, never -1: no overflow
-      for (T& value : values) value = static_cast<T>(value / divisor_);
+      for (T& value : values) value = static_cast<T>(value / static_cast<T>(divisor_));
     }
     return hn::Load(D(), values);
   }
 
   U scale_;
-  T divisor_;
+  uint64_t divisor_;  // more ranks than the type can count are possible
 };
 
 }  // namespace

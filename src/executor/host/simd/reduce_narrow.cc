@@ -102,22 +102,27 @@ class InFloat {
   static constexpr int kUnroll = 4;
   static constexpr size_t lanes() { return kLanes; }
   HWY_INLINE explicit InFloat(const KernelArguments& a) : scale_(static_cast<float>(a.scale)) {}
-  HWY_INLINE VF scale(VF v) const { return hn::Mul(v, hn::Set(DF(), scale_)); }
   HWY_INLINE VF finish(VF v) const { return canonicalNan(DF(), v); }
   template <Reduction op>
   static HWY_INLINE VF combine(VF a, VF b) {
     return combineFloats<op>(DF(), a, b);
   }
 
+ protected:
+  HWY_INLINE VF scaledInFloat(VF v) const { return canonicalNan(DF(), hn::Mul(v, hn::Set(DF(), scale_))); }
+
  private:
   float scale_;
 };
 
+// A scaled contribution is rounded to its type at once: one rank may add it where another rank has got it as
+// a message, and both must add the same.
 template <class Format>
 class Float16Bits : public InFloat {
  public:
   using Stored = uint16_t;
   HWY_INLINE explicit Float16Bits(const KernelArguments& a) : InFloat(a) {}
+  HWY_INLINE VF scale(VF v) const { return Format::widen(Format::round(scaledInFloat(v))); }
   HWY_INLINE VF load(const uint16_t* p) const { return Format::widen(hn::LoadU(D16(), p)); }
   HWY_INLINE void store(VF v, uint16_t* p) const { hn::StoreU(Format::round(v), D16(), p); }
   HWY_INLINE void stream(VF v, uint16_t* p) const {
@@ -138,6 +143,11 @@ class Float8Bits : public InFloat {
   using Stored = uint8_t;
   static constexpr int kUnroll = 1;
   HWY_INLINE explicit Float8Bits(const KernelArguments& a) : InFloat(a) {}
+  HWY_INLINE VF scale(VF v) const {
+    uint8_t rounded[kLanes];
+    storePart(scaledInFloat(v), rounded, kLanes);
+    return loadPart(rounded, kLanes);
+  }
   HWY_INLINE VF load(const uint8_t* p) const { return loadPart(p, kLanes); }
   HWY_INLINE void store(VF v, uint8_t* p) const { storePart(v, p, kLanes); }
   HWY_INLINE void stream(VF v, uint8_t* p) const { storePart(v, p, kLanes); }
