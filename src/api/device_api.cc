@@ -42,7 +42,7 @@ Answer answerOr(const char* function, Answer otherwise, Body&& body) noexcept {
 
 Status fillProperties(ncclComm_t comm, ncclCommProperties_t* out) {
   if (out == nullptr) return invalidArgument("props is null");
-  TUTTI_ASSIGN(const Communicator* communicator, resolveHandle(comm));
+  TUTTI_ASSIGN(const CommUse communicator, resolveHandle(comm));
   if (out->magic != NCCL_API_MAGIC)
     return invalidUsage(
         "props.magic is {:#x} instead of {:#x}: initialise it with NCCL_COMM_PROPERTIES_INITIALIZER",
@@ -98,7 +98,7 @@ ncclResult_t pncclCommQueryProperties(ncclComm_t comm, ncclCommProperties_t* pro
 
 ncclTeam_t pncclTeamWorld(ncclComm_t comm) {
   return answerOr("ncclTeamWorld", ncclTeam_t{}, [&]() -> Result<ncclTeam_t> {
-    TUTTI_ASSIGN(const Communicator* communicator, resolveHandle(comm));
+    TUTTI_ASSIGN(const CommUse communicator, resolveHandle(comm));
     return ncclTeam_t{communicator->ranks(), communicator->rank(), 1};
   });
 }
@@ -112,14 +112,14 @@ ncclTeam_t pncclTeamLsa(ncclComm_t comm) {
 
 ncclTeam_t pncclTeamRail(ncclComm_t comm) {
   return answerOr("ncclTeamRail", ncclTeam_t{}, [&]() -> Result<ncclTeam_t> {
-    TUTTI_ASSIGN(const Communicator* communicator, resolveHandle(comm));
+    TUTTI_ASSIGN(const CommUse communicator, resolveHandle(comm));
     return ncclTeam_t{communicator->ranks(), communicator->rank(), 1};
   });
 }
 
 int pncclTeamRankToWorld(ncclComm_t comm, ncclTeam_t team, int rank) {
   return answerOr("ncclTeamRankToWorld", -1, [&]() -> Result<int> {
-    TUTTI_ASSIGN(const Communicator* communicator, resolveHandle(comm));
+    TUTTI_ASSIGN(const CommUse communicator, resolveHandle(comm));
     return communicator->rank() + (rank - team.rank) * team.stride;
   });
 }
