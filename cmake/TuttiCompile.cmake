@@ -2,7 +2,7 @@
 
 add_library(tutti_flags INTERFACE)
 target_compile_options(tutti_flags INTERFACE
-  -Wall -Wextra -Wshadow -Wnon-virtual-dtor -Wno-missing-field-initializers -fno-semantic-interposition)
+  -Wall -Wextra -Wshadow $<$<COMPILE_LANGUAGE:CXX>:-Wnon-virtual-dtor> -Wno-missing-field-initializers -fno-semantic-interposition)
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   # GCC 12 warns of overlapping copies in "text" + std::string (GCC bug 105651): a false alarm.
   target_compile_options(tutti_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wno-restrict>)
@@ -11,6 +11,8 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     target_compile_options(tutti_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wno-subobject-linkage>)
   endif()
 endif()
+# Our own code uses no __half and its like: without their headers a source compiles half a second faster.
+target_compile_definitions(tutti_flags INTERFACE TUTTI_NCCL_WITHOUT_CUDA_TYPES)
 find_package(Threads REQUIRED)
 target_link_libraries(tutti_flags INTERFACE Threads::Threads)
 if(TUTTI_SANITIZE)

@@ -6,7 +6,7 @@
 #   share/tutti/        examples, as source
 include(CMakePackageConfigHelpers)
 
-install(FILES include/nccl.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+install(FILES include/nccl.h include/nccl_device.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 if(EXISTS ${PROJECT_SOURCE_DIR}/include/tutti)
   install(DIRECTORY include/tutti DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 endif()

@@ -1,7 +1,14 @@
-/* NCCL-compatible C API of Tutti (level 2.28). BSD-3-Clause; see LICENSE.
+/* NCCL-compatible C API of Tutti (level 2.28, and what 2.29 added). BSD-3-Clause; see LICENSE.
  *
  * Programs compiled against NVIDIA's nccl.h and programs compiled against this one run on the same
- * libnccl.so.2. Works in C and C++, with the CUDA runtime headers (real or Tutti's own) or without any. */
+ * libnccl.so.2. Works in C and C++, with the CUDA headers (a toolkit's or Tutti's own) or without any.
+ * What each function does, and where it differs from NCCL: docs/compatibility.md.
+ *
+ * Macros that a program may define before it includes this file:
+ *   TUTTI_NCCL_TIMEOUT             the program knows NCCL 2.30's result ncclTimeout: the enum has it, and
+ *                                  NCCL_CONFIG_INITIALIZER tells the library
+ *   TUTTI_NCCL_WITHOUT_CUDA_TYPES  only the CUDA runtime's C API is included, not __half and its like,
+ *                                  which saves half a second of compile time */
 #ifndef NCCL_H_
 #define NCCL_H_
 
@@ -13,6 +20,21 @@
 #if __has_include(<cuda_runtime_api.h>)
 #include <cuda_runtime_api.h>
 #define TUTTI_HAVE_CUDA_HEADERS 1
+/* A toolkit's other headers do not go with Tutti's own runtime headers, which have no such types. */
+#if !defined(TUTTI_NCCL_WITHOUT_CUDA_TYPES) && !defined(TUTTI_HOST_CUDA_HEADERS)
+#if __has_include(<cuda_runtime.h>)
+#include <cuda_runtime.h>
+#endif
+#if __has_include(<cuda_fp16.h>)
+#include <cuda_fp16.h>
+#endif
+#if __has_include(<cuda_bf16.h>)
+#include <cuda_bf16.h>
+#endif
+#if defined(__cplusplus) && __has_include(<cuda_fp8.h>)
+#include <cuda_fp8.h>
+#endif
+#endif
 #endif
 #endif
 #ifndef TUTTI_HAVE_CUDA_HEADERS
@@ -24,10 +46,11 @@ typedef struct CUstream_st* cudaStream_t;
 #define NCCL_PATCH 9
 #define NCCL_SUFFIX ""
 #define NCCL_VERSION(X, Y, Z) (((X) <= 2 && (Y) <= 8) ? (X)*1000 + (Y)*100 + (Z) : (X)*10000 + (Y)*100 + (Z))
-#define NCCL_VERSION_CODE NCCL_VERSION(NCCL_MAJOR, NCCL_MINOR, NCCL_PATCH)
+#define NCCL_VERSION_CODE 22809
 
 #define NCCL_COMM_NULL NULL
 #define NCCL_UNIQUE_ID_BYTES 128
+#define NCCL_API_MAGIC 0xcafebeef
 #define NCCL_CONFIG_UNDEF_INT INT_MIN
 #define NCCL_CONFIG_UNDEF_PTR NULL
 #define NCCL_UNDEF_FLOAT (-1.0f)
@@ -67,7 +90,12 @@ typedef enum {
   ncclInvalidUsage = 5,
   ncclRemoteError = 6,
   ncclInProgress = 7,
+#ifdef TUTTI_NCCL_TIMEOUT
+  ncclTimeout = 8,
+  ncclNumResults = 9
+#else
   ncclNumResults = 8
+#endif
 } ncclResult_t;
 
 typedef enum { ncclNumOps_dummy = 5 } ncclRedOp_dummy_t;
@@ -131,12 +159,20 @@ typedef struct ncclConfig_v22800 {
   int nvlinkCentricSched;
 } ncclConfig_t;
 
-#define NCCL_CONFIG_INITIALIZER                                                                        \
-  {                                                                                                    \
-    sizeof(ncclConfig_t), 0xcafebeef, NCCL_VERSION_CODE, NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT, \
-        NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_PTR, NCCL_CONFIG_UNDEF_INT,    \
-        NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_PTR, NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT,    \
-        NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT     \
+/* The version in a configuration says which results and fields the caller knows. */
+#ifdef TUTTI_NCCL_TIMEOUT
+#define TUTTI_NCCL_CALLER_VERSION NCCL_VERSION(2, 30, 0)
+#else
+#define TUTTI_NCCL_CALLER_VERSION NCCL_VERSION_CODE
+#endif
+
+#define NCCL_CONFIG_INITIALIZER                                                                     \
+  {                                                                                                 \
+    sizeof(ncclConfig_t), NCCL_API_MAGIC, TUTTI_NCCL_CALLER_VERSION, NCCL_CONFIG_UNDEF_INT,         \
+        NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_PTR, \
+        NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_PTR, NCCL_CONFIG_UNDEF_INT, \
+        NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT, \
+        NCCL_CONFIG_UNDEF_INT                                                                       \
   }
 
 typedef struct ncclSimInfo_v22200 {
@@ -148,6 +184,14 @@ typedef struct ncclSimInfo_v22200 {
 
 #define NCCL_SIM_INFO_INITIALIZER \
   { sizeof(ncclSimInfo_t), 0x74685283, NCCL_VERSION_CODE, NCCL_UNDEF_FLOAT }
+
+/* ncclWaitSignal waits until `opCnt` signals with index `sigIdx` have come from rank `peer`. */
+typedef struct {
+  int opCnt;
+  int peer;
+  int sigIdx;
+  int ctx;
+} ncclWaitSignalDesc_t;
 
 #define TUTTI_NCCL_FUNCTION(name, args) \
   ncclResult_t nccl##name args;         \
@@ -161,8 +205,14 @@ const char* pncclGetErrorString(ncclResult_t result);
 /* The last error of this thread, or of comm when it is not null. Valid until the thread's next error. */
 const char* ncclGetLastError(ncclComm_t comm);
 const char* pncclGetLastError(ncclComm_t comm);
-void ncclResetDebugInit(void);
-void pncclResetDebugInit(void);
+/* Reads the log's settings again. Deprecated in NCCL, as here. */
+#ifdef __GNUC__
+#define TUTTI_NCCL_DEPRECATED __attribute__((deprecated("not a supported part of the NCCL API")))
+#else
+#define TUTTI_NCCL_DEPRECATED
+#endif
+TUTTI_NCCL_DEPRECATED void ncclResetDebugInit(void);
+TUTTI_NCCL_DEPRECATED void pncclResetDebugInit(void);
 
 /* Memory that peers can map, which lets collectives work in place on it. */
 TUTTI_NCCL_FUNCTION(MemAlloc, (void** ptr, size_t size));
@@ -183,6 +233,11 @@ TUTTI_NCCL_FUNCTION(CommSplit,
                     (ncclComm_t comm, int color, int key, ncclComm_t* newcomm, ncclConfig_t* config));
 TUTTI_NCCL_FUNCTION(CommShrink, (ncclComm_t comm, int* excludeRanksList, int excludeRanksCount,
                                  ncclComm_t* newcomm, ncclConfig_t* config, int shrinkFlags));
+/* Since 2.29. New ranks join an existing communicator: one of its ranks makes an id for them and gives it to
+ * ncclCommGrow, the other ranks pass no id and -1 as rank; the new ranks pass no communicator. */
+TUTTI_NCCL_FUNCTION(CommGetUniqueId, (ncclComm_t comm, ncclUniqueId* uniqueId));
+TUTTI_NCCL_FUNCTION(CommGrow, (ncclComm_t comm, int nRanks, const ncclUniqueId* uniqueId, int rank,
+                               ncclComm_t* newcomm, ncclConfig_t* config));
 TUTTI_NCCL_FUNCTION(CommGetAsyncError, (ncclComm_t comm, ncclResult_t* asyncError));
 TUTTI_NCCL_FUNCTION(CommCount, (const ncclComm_t comm, int* count));
 TUTTI_NCCL_FUNCTION(CommCuDevice, (const ncclComm_t comm, int* device));
@@ -192,6 +247,8 @@ TUTTI_NCCL_FUNCTION(CommDeregister, (const ncclComm_t comm, void* handle));
 TUTTI_NCCL_FUNCTION(CommWindowRegister,
                     (ncclComm_t comm, void* buff, size_t size, ncclWindow_t* win, int winFlags));
 TUTTI_NCCL_FUNCTION(CommWindowDeregister, (ncclComm_t comm, ncclWindow_t win));
+/* Since 2.29: the buffer that this rank registered as the window. */
+TUTTI_NCCL_FUNCTION(WinGetUserPtr, (ncclComm_t comm, ncclWindow_t win, void** outUserPtr));
 
 /* Reduction operators. */
 TUTTI_NCCL_FUNCTION(RedOpCreatePreMulSum, (ncclRedOp_t * op, void* scalar, ncclDataType_t datatype,
@@ -223,12 +280,22 @@ TUTTI_NCCL_FUNCTION(Send, (const void* sendbuff, size_t count, ncclDataType_t da
 TUTTI_NCCL_FUNCTION(Recv, (void* recvbuff, size_t count, ncclDataType_t datatype, int peer, ncclComm_t comm,
                            cudaStream_t stream));
 
+/* One-sided, since 2.29: data into a peer's window, then a signal; signals alone; waiting for signals. */
+TUTTI_NCCL_FUNCTION(PutSignal, (const void* localbuff, size_t count, ncclDataType_t datatype, int peer,
+                                ncclWindow_t peerWin, size_t peerWinOffset, int sigIdx, int ctx,
+                                unsigned int flags, ncclComm_t comm, cudaStream_t stream));
+TUTTI_NCCL_FUNCTION(Signal, (int peer, int sigIdx, int ctx, unsigned int flags, ncclComm_t comm,
+                             cudaStream_t stream));
+TUTTI_NCCL_FUNCTION(WaitSignal,
+                    (int nDesc, ncclWaitSignalDesc_t* signalDescs, ncclComm_t comm, cudaStream_t stream));
+
 /* Groups: calls between Start and End are launched together by the outermost End. */
 TUTTI_NCCL_FUNCTION(GroupStart, (void));
 TUTTI_NCCL_FUNCTION(GroupEnd, (void));
 TUTTI_NCCL_FUNCTION(GroupSimulateEnd, (ncclSimInfo_t * simInfo));
 
 #undef TUTTI_NCCL_FUNCTION
+#undef TUTTI_NCCL_DEPRECATED
 
 #ifdef __GNUC__
 #pragma GCC visibility pop

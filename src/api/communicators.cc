@@ -49,6 +49,19 @@ ncclResult_t pncclCommRevoke(ncclComm_t comm, int revokeFlags) {
   return entry("ncclCommRevoke", [&] { return revokeComm(comm, revokeFlags); });
 }
 
+ncclResult_t pncclCommGetUniqueId(ncclComm_t comm, ncclUniqueId* uniqueId) {
+  return entry("ncclCommGetUniqueId", [&]() -> Status {
+    if (uniqueId == nullptr) return invalidArgument("uniqueId is null");
+    TUTTI_ASSIGN(*uniqueId, growId(comm));
+    return Status::ok();
+  });
+}
+
+ncclResult_t pncclCommGrow(ncclComm_t comm, int nRanks, const ncclUniqueId* uniqueId, int rank,
+                           ncclComm_t* newcomm, ncclConfig_t* config) {
+  return entry("ncclCommGrow", [&] { return growComm(comm, nRanks, uniqueId, rank, newcomm, config); });
+}
+
 ncclResult_t pncclCommInitAll(ncclComm_t* comm, int ndev, const int* devlist) {
   return entry("ncclCommInitAll", [&] { return initAll(comm, ndev, devlist); });
 }
@@ -106,6 +119,9 @@ TUTTI_WEAK_ALIAS(CommSplit) ncclResult_t ncclCommSplit(ncclComm_t, int, int, ncc
 TUTTI_WEAK_ALIAS(CommShrink)
 ncclResult_t ncclCommShrink(ncclComm_t, int*, int, ncclComm_t*, ncclConfig_t*, int);
 TUTTI_WEAK_ALIAS(CommRevoke) ncclResult_t ncclCommRevoke(ncclComm_t, int);
+TUTTI_WEAK_ALIAS(CommGetUniqueId) ncclResult_t ncclCommGetUniqueId(ncclComm_t, ncclUniqueId*);
+TUTTI_WEAK_ALIAS(CommGrow)
+ncclResult_t ncclCommGrow(ncclComm_t, int, const ncclUniqueId*, int, ncclComm_t*, ncclConfig_t*);
 TUTTI_WEAK_ALIAS(CommInitAll) ncclResult_t ncclCommInitAll(ncclComm_t*, int, const int*);
 TUTTI_WEAK_ALIAS(CommFinalize) ncclResult_t ncclCommFinalize(ncclComm_t);
 TUTTI_WEAK_ALIAS(CommDestroy) ncclResult_t ncclCommDestroy(ncclComm_t);

@@ -7,6 +7,13 @@
 
 using namespace tutti;
 
+namespace {
+
+/// ncclTimeout of NCCL 2.30: only callers that ask for it have it in their enum.
+constexpr int kTimeout = 8;
+
+}  // namespace
+
 extern "C" {
 
 ncclResult_t pncclGetVersion(int* version) {
@@ -18,7 +25,7 @@ ncclResult_t pncclGetVersion(int* version) {
 }
 
 const char* pncclGetErrorString(ncclResult_t result) {
-  switch (result) {
+  switch (static_cast<int>(result)) {
     case ncclSuccess:
       return "no error";
     case ncclUnhandledCudaError:
@@ -35,6 +42,8 @@ const char* pncclGetErrorString(ncclResult_t result) {
       return "remote process exited or there was a network error";
     case ncclInProgress:
       return "NCCL operation in progress";
+    case kTimeout:
+      return "timed out - a rank is late, stuck or unreachable (run with NCCL_DEBUG=WARN for details)";
     default:
       return "unknown result code";
   }
@@ -63,12 +72,6 @@ ncclResult_t pncclGroupEnd(void) {
 ncclResult_t pncclGroupSimulateEnd(ncclSimInfo_t*) {
   return entry("ncclGroupSimulateEnd", [] { return notServed("ncclGroupSimulateEnd"); });
 }
-ncclResult_t pncclCommWindowRegister(ncclComm_t, void*, size_t, ncclWindow_t*, int) {
-  return entry("ncclCommWindowRegister", [] { return notServed("ncclCommWindowRegister"); });
-}
-ncclResult_t pncclCommWindowDeregister(ncclComm_t, ncclWindow_t) {
-  return entry("ncclCommWindowDeregister", [] { return notServed("ncclCommWindowDeregister"); });
-}
 
 TUTTI_WEAK_ALIAS(GetVersion) ncclResult_t ncclGetVersion(int*);
 TUTTI_WEAK_ALIAS(GetErrorString) const char* ncclGetErrorString(ncclResult_t);
@@ -77,8 +80,5 @@ TUTTI_WEAK_ALIAS(ResetDebugInit) void ncclResetDebugInit(void);
 TUTTI_WEAK_ALIAS(GroupStart) ncclResult_t ncclGroupStart(void);
 TUTTI_WEAK_ALIAS(GroupEnd) ncclResult_t ncclGroupEnd(void);
 TUTTI_WEAK_ALIAS(GroupSimulateEnd) ncclResult_t ncclGroupSimulateEnd(ncclSimInfo_t*);
-TUTTI_WEAK_ALIAS(CommWindowRegister)
-ncclResult_t ncclCommWindowRegister(ncclComm_t, void*, size_t, ncclWindow_t*, int);
-TUTTI_WEAK_ALIAS(CommWindowDeregister) ncclResult_t ncclCommWindowDeregister(ncclComm_t, ncclWindow_t);
 
 }  // extern "C"

@@ -59,6 +59,10 @@ Status Control::send(int peer, uint64_t tag, std::string_view bytes, Deadline de
 Result<std::string> Control::receive(int peer, uint64_t tag, Deadline deadline) {
   return hub_->receive(peer, tag, deadline);
 }
+void Control::handle(uint64_t tag, std::function<void(int peer, std::string_view bytes)> handler) {
+  hub_->handle(tag, std::move(handler));
+}
+size_t Control::queuedBytes(int peer) const { return hub_->queuedBytes(peer); }
 ncclUniqueId Control::deriveId(int leader, std::string_view purpose) const {
   return hub_->deriveId(leader, purpose);
 }

@@ -57,6 +57,12 @@ class Control : public OobChannel {
   Status send(int peer, uint64_t tag, std::string_view bytes, Deadline deadline) override;
   Result<std::string> receive(int peer, uint64_t tag, Deadline deadline) override;
 
+  /// Messages with this tag go to `handler` from now on, in order, on the service thread; it must not block.
+  /// Not called after leave() has returned.
+  void handle(uint64_t tag, std::function<void(int peer, std::string_view bytes)> handler);
+  /// Bytes of messages to the peer that still wait to be sent.
+  size_t queuedBytes(int peer) const;
+
   /// Collective: fails on every rank when the ranks' values of any setting differ.
   Status agree(const std::map<std::string, std::string>& settings, Deadline deadline);
 

@@ -61,6 +61,17 @@ Status Control::Hub::start(const UniqueId& given, Deadline deadline) {
   return Status::ok();
 }
 
+void Control::Hub::handle(uint64_t tag, Handler handler) {
+  const std::lock_guard lock(mutex_);
+  handlers_[tag] = std::make_shared<const Handler>(std::move(handler));
+}
+
+size_t Control::Hub::queuedBytes(int peer) const {
+  const std::lock_guard lock(mutex_);
+  const auto link = direct_.find(peer);
+  return link == direct_.end() ? 0 : link->second->queuedBytes();
+}
+
 ncclUniqueId Control::Hub::deriveId(int leader, std::string_view purpose) const {
   UniqueId id;
   id.kind = UniqueId::Kind::derived;
@@ -186,8 +197,20 @@ void Control::Hub::onFrame(int peer, LinkKind kind, uint16_t type, const std::st
       WireReader in(body);
       const uint64_t tag = in.u64();
       if (!in.ok()) return;
-      const std::lock_guard lock(mutex_);
-      inbox_[{peer, tag}].emplace_back(in.raw(in.left()));
+      std::shared_ptr<const Handler> handler;
+      {
+        const std::lock_guard lock(mutex_);
+        if (const auto known = handlers_.find(tag); known != handlers_.end()) {
+          if (leaving_) return;
+          handler = known->second;
+        } else {
+          inbox_[{peer, tag}].emplace_back(in.raw(in.left()));
+        }
+      }
+      if (handler != nullptr) {
+        (*handler)(peer, in.raw(in.left()));
+        return;
+      }
       break;
     }
     case kGoodbyeFrame: {

@@ -34,6 +34,9 @@ class Control::Hub : public std::enable_shared_from_this<Control::Hub> {
   Result<std::vector<std::string>> allGather(std::string_view mine, Deadline deadline);
   Status send(int peer, uint64_t tag, std::string_view bytes, Deadline deadline);
   Result<std::string> receive(int peer, uint64_t tag, Deadline deadline);
+  using Handler = std::function<void(int peer, std::string_view bytes)>;
+  void handle(uint64_t tag, Handler handler);
+  size_t queuedBytes(int peer) const;
   ncclUniqueId deriveId(int leader, std::string_view purpose) const;
   void announceFault(const Status& why);
   void leave(Deadline deadline);
@@ -95,6 +98,7 @@ class Control::Hub : public std::enable_shared_from_this<Control::Hub> {
   std::vector<std::shared_ptr<Link>> star_;      // rank 0: by rank; others: [0]
   std::map<int, std::shared_ptr<Link>> direct_;  // used for sending
   std::map<std::pair<int, uint64_t>, std::deque<std::string>> inbox_;
+  std::map<uint64_t, std::shared_ptr<const Handler>> handlers_;                // of messages, by tag
   uint64_t gathers_ = 0;                                                       // calls of allGather so far
   std::map<uint64_t, std::vector<std::optional<std::string>>> contributions_;  // rank 0
   std::map<uint64_t, std::string> gathered_;                                   // encoded results

@@ -89,6 +89,7 @@ Status Communicator::connectTo(Deadline deadline) {
   }
   executor_ = std::make_unique<HostExecutor>(*endpoint_, faults_, executorOptions);
   tasks_ = std::make_unique<TaskQueue>(*this);
+  oneSided_ = std::make_unique<OneSided>(*this);
   // Nobody returns before everybody can: an operation may then count on its peers' listeners.
   TUTTI_TRY(control_->barrier(deadline));
   logInfo(Subsystem::init, "communicator {} rank {} of {} on device {}: {} host(s), {} local rank(s): ready",
@@ -220,6 +221,7 @@ void Communicator::abort(std::unique_ptr<Communicator> communicator) {
 void Communicator::releaseParts() {
   control_.reset();
   tasks_.reset();
+  oneSided_.reset();
   executor_.reset();
   endpoint_.reset();
 }

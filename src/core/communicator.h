@@ -14,6 +14,7 @@
 #include "base/fault_state.h"
 #include "base/status.h"
 #include "bootstrap/control.h"
+#include "core/one_sided.h"
 #include "core/planner.h"
 #include "core/reduction_ops.h"
 #include "core/registrations.h"
@@ -67,6 +68,8 @@ class Communicator {
   HostExecutor& executor() { return *executor_; }
   TaskQueue& tasks() { return *tasks_; }
   Registrations& registrations() { return registrations_; }
+  OneSided& oneSided() { return *oneSided_; }
+  Control& control() { return *control_; }
   const FaultState& faults() const { return *faults_; }
 
   /// Numbers that all ranks count alike.
@@ -118,6 +121,7 @@ class Communicator {
   std::unique_ptr<Planner> planner_;
   std::unique_ptr<HostExecutor> executor_;
   std::unique_ptr<TaskQueue> tasks_;
+  std::unique_ptr<OneSided> oneSided_;
   Registrations registrations_;
   uint64_t negotiations_ = 0;
   std::atomic<bool> revoked_{false};

@@ -1,6 +1,7 @@
 #include "core/group.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include "core/background.h"
 #include "core/communicator.h"
@@ -37,6 +38,7 @@ class InProgress {
     for (const Job& job : work.jobs)
       if (job.subject != nullptr) mark(job.subject->handle());
     for (const GroupWork::Entry& entry : work.entries) mark(entry.comm);
+    for (const GroupWork::OneSidedEntry& entry : work.oneSided) mark(entry.comm);
   }
   void end(const Status& outcome) {
     for (ncclComm_t comm : comms_) {
@@ -95,6 +97,12 @@ Status Group::submit(const CommUse& use, const Operation& operation) {
   return status;
 }
 
+Status Group::submitOneSided(const CommUse& use, cudaStream_t stream, std::vector<OneSidedCall> calls) {
+  if (!active()) return launchOneSided(*use, stream, std::move(calls));
+  work_.oneSided.push_back({use.handle(), stream, std::move(calls)});
+  return Status::ok();
+}
+
 Status Group::submitJob(Job job) {
   if (active()) {
     work_.jobs.push_back(std::move(job));
@@ -123,6 +131,7 @@ Status Group::end() {
   const Status status = work_.run();
   work_.jobs.clear();
   work_.entries.clear();
+  work_.oneSided.clear();
   return status;
 }
 
@@ -132,7 +141,25 @@ bool GroupWork::blocking() const {
 
 Status GroupWork::run() {
   if (!jobs.empty()) TUTTI_TRY(runJobs());
-  return entries.empty() ? Status::ok() : launch();
+  if (!entries.empty()) TUTTI_TRY(launch());
+  return oneSided.empty() ? Status::ok() : launchOneSided();
+}
+
+/// Calls of one communicator on one stream run in order; others side by side.
+Status GroupWork::launchOneSided() {
+  for (size_t i = 0; i < oneSided.size(); ++i) {
+    OneSidedEntry& entry = oneSided[i];
+    if (entry.comm == nullptr) continue;
+    TUTTI_ASSIGN(const CommUse use, resolveForLaunch(entry.comm));
+    for (size_t j = i + 1; j < oneSided.size(); ++j) {
+      OneSidedEntry& other = oneSided[j];
+      if (other.comm != entry.comm || other.stream != entry.stream) continue;
+      std::move(other.calls.begin(), other.calls.end(), std::back_inserter(entry.calls));
+      other.comm = nullptr;
+    }
+    TUTTI_TRY(tutti::launchOneSided(*use, entry.stream, std::move(entry.calls)));
+  }
+  return Status::ok();
 }
 
 Status GroupWork::runJobs() {

@@ -8,6 +8,7 @@
 
 #include "base/status.h"
 #include "core/handle.h"
+#include "core/one_sided.h"
 #include "core/operation.h"
 
 namespace tutti {
@@ -31,16 +32,23 @@ struct GroupWork {
     Communicator* communicator;  // set while launching
     Operation operation;
   };
+  struct OneSidedEntry {
+    ncclComm_t comm;
+    cudaStream_t stream;
+    std::vector<OneSidedCall> calls;
+  };
   std::vector<Job> jobs;
   std::vector<Entry> entries;
+  std::vector<OneSidedEntry> oneSided;
 
   bool blocking() const;
-  /// Jobs, then operations.
+  /// Jobs, then operations, then one-sided calls.
   Status run();
 
  private:
   Status runJobs();
   Status launch();
+  Status launchOneSided();
   Status resolve(std::vector<CommUse>& uses);
   Status checkEntries() const;
 };
@@ -55,6 +63,7 @@ class Group {
 
   /// Launches now, or with the group when one is open.
   Status submit(const CommUse& use, const Operation& operation);
+  Status submitOneSided(const CommUse& use, cudaStream_t stream, std::vector<OneSidedCall> calls);
   /// Runs the job now, or, when a group is open, at its end, all jobs of the group at once, each on a thread
   /// of its own: they wait for each other. A job that does not block goes on in the background: then this, or
   /// end(), says ncclInProgress.

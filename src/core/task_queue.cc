@@ -19,17 +19,25 @@ RankTask* TaskQueue::acquire(std::span<const Operation> operations) {
       free_.pop_back();
     }
   }
-  task->assign(issued_.fetch_add(1, std::memory_order_acq_rel) + 1, operations);
+  issued_.fetch_add(1, std::memory_order_acq_rel);
+  task->assign(tickets_.fetch_add(1, std::memory_order_acq_rel) + 1, operations);
   return task;
 }
 
 TaskQueue::~TaskQueue() = default;
 
 void TaskQueue::recycle(RankTask* task) {
-  std::unique_ptr<Communicator> last;
   {
     const std::lock_guard lock(mutex_);
     free_.push_back(task);
+  }
+  release();
+}
+
+void TaskQueue::release() {
+  std::unique_ptr<Communicator> last;
+  {
+    const std::lock_guard lock(mutex_);
     ++returned_;
     if (abandoned_ != nullptr && returned_ == issued_.load(std::memory_order_acquire))
       last = std::move(abandoned_);

@@ -39,6 +39,11 @@ class TaskQueue {
   /// them has been recycled, and deleted then.
   void abandon(std::unique_ptr<Communicator> communicator);
 
+  /// For other work on streams that uses the communicator: it counts as a task that has no turn. release() is
+  /// the last that such work does.
+  void retain() { issued_.fetch_add(1, std::memory_order_acq_rel); }
+  void release();
+
   /// Waits until every task so far has ended and nobody refers to it any more: then the communicator may go.
   Status drain(Deadline deadline);
 
@@ -51,7 +56,8 @@ class TaskQueue {
   std::vector<RankTask*> free_;
   std::unique_ptr<Communicator> abandoned_;  // it owns itself through this, until recycle() lets go
   uint64_t returned_ = 0;                    // tasks that recycle() has put back
-  std::atomic<uint64_t> issued_{0};
+  std::atomic<uint64_t> tickets_{0};
+  std::atomic<uint64_t> issued_{0};  // tasks, and what retain() counts
   std::atomic<uint64_t> finished_{0};
   std::atomic<uint64_t> recycled_{0};
   std::atomic<uint32_t> changes_{0};  // bumped and notified whenever a turn may have come

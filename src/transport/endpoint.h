@@ -106,6 +106,14 @@ class Endpoint {
   /// cached.
   virtual Result<std::byte*> mapPeerBuffer(int peer, const BufferDescriptor& buffer, Deadline deadline) = 0;
 
+  /// As mapPeerBuffer, but the mapping stays as long as `keep` is held (or the endpoint lives), and any
+  /// thread may call it at any time.
+  struct Mapping {
+    std::byte* address = nullptr;
+    std::shared_ptr<void> keep;  // null for memory of this process
+  };
+  virtual Result<Mapping> mapForGood(int peer, const BufferDescriptor& buffer, Deadline deadline) = 0;
+
   /// Moves message connections forward without blocking; true when anything moved. No-op when there are none.
   virtual bool progress() = 0;
   /// Message connections are worked on by the service thread, except while a thread that runs collectives has

@@ -143,4 +143,22 @@ Result<std::byte*> HostEndpoint::mapPeerBuffer(int peer, const BufferDescriptor&
       .withContext("rank {}: map a peer's buffer", rank_);
 }
 
+Result<Endpoint::Mapping> HostEndpoint::mapForGood(int peer, const BufferDescriptor& buffer,
+                                                   Deadline deadline) {
+  if (!mapped(peer) || !directBuffers_ || (!sameProcess(peer) && !memory_))
+    return invalidUsage("rank {}: buffers of rank {} cannot be mapped", rank_, peer);
+  Mapping mapping;
+  if (sameProcess(peer)) {
+    mapping.address = reinterpret_cast<std::byte*>(buffer.address);
+    return mapping;
+  }
+  // Its own cache: that of mapPeerBuffer() belongs to the thread that runs collectives, and forgets.
+  auto own = std::make_shared<PeerMemory>();
+  TUTTI_ASSIGN(mapping.address,
+               own->map(peers_[static_cast<size_t>(peer)], memoryAddresses_[static_cast<size_t>(peer)],
+                        secret_, buffer, deadline, faults_.get()));
+  mapping.keep = std::move(own);
+  return mapping;
+}
+
 }  // namespace tutti

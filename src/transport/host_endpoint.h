@@ -39,6 +39,7 @@ class HostEndpoint final : public Endpoint {
   const BoardEntry* read(int rank, uint64_t sequence) const override;
   BufferDescriptor describe(const void* pointer, size_t bytes) const override;
   Result<std::byte*> mapPeerBuffer(int peer, const BufferDescriptor& buffer, Deadline deadline) override;
+  Result<Mapping> mapForGood(int peer, const BufferDescriptor& buffer, Deadline deadline) override;
 
   bool progress() override { return messages_ && messages_->progress(); }
   void beginSleep() override {
