@@ -13,6 +13,7 @@
 namespace tutti {
 namespace {
 
+constexpr int kMostChannels = 64;
 constexpr auto kTeardownLimit = std::chrono::seconds(10);
 /// Running tasks notice a fault within microseconds; those that take longer wait behind another communicator.
 constexpr auto kQuiesceLimit = std::chrono::milliseconds(500);
@@ -82,7 +83,7 @@ Status Communicator::connectTo(Deadline deadline) {
   EndpointOptions options = endpointOptions(setup_.ranks, static_cast<int>(hosts.size()), control_->secret());
   // CTAs are channels here. The environment, where it says something, goes before the program.
   if (setup_.minChannels > 0 && !params().minNchannels.isSet())
-    options.channels = std::max(options.channels, setup_.minChannels);
+    options.channels = std::max(options.channels, std::min(setup_.minChannels, kMostChannels));
   if (setup_.maxChannels > 0 && !params().maxNchannels.isSet())
     options.channels = std::min(options.channels, setup_.maxChannels);
   TUTTI_ASSIGN(endpoint_, Endpoint::create(peers_, setup_.rank, options, *control_, faults_, deadline));
