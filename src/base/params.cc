@@ -81,6 +81,14 @@ bool readConfiguration(const std::string& path, bool mustExist, std::string& tex
   }
 }
 
+/// "30", "0.5".
+std::string secondsText(int64_t ms) {
+  if (ms % 1000 == 0) return std::to_string(ms / 1000);
+  std::string text = fmt::format("{}.{:03}", ms / 1000, ms % 1000);
+  while (text.back() == '0') text.pop_back();
+  return text;
+}
+
 }  // namespace
 
 ParamBase::ParamBase(ParamRegistry& registry, const char* name, std::string standard, std::string type,
@@ -99,8 +107,9 @@ IntParam::IntParam(ParamRegistry& registry, const char* name, int64_t standard, 
     : IntParam(registry, name, standard, min, max, rangeText("integer", min, max), help) {}
 
 IntParam::IntParam(ParamRegistry& registry, const char* name, int64_t standard, int64_t min, int64_t max,
-                   std::string type, const char* help)
-    : ParamBase(registry, name, std::to_string(standard), std::move(type), help),
+                   std::string type, const char* help, std::string standardText)
+    : ParamBase(registry, name, standardText.empty() ? std::to_string(standard) : std::move(standardText),
+                std::move(type), help),
       standardValue_(standard),
       min_(min),
       max_(max),
@@ -138,6 +147,32 @@ std::string SizeParam::parse(std::string_view text) {
   if (value > (std::numeric_limits<int64_t>::max() >> shift) || value < 0)
     return fmt::format("outside {}..{}", min_, max_);
   return accept(value << shift);
+}
+
+SecondsParam::SecondsParam(ParamRegistry& registry, const char* name, int64_t standardMs, int64_t mostMs,
+                           const char* help)
+    : IntParam(registry, name, standardMs, 0, mostMs,
+               fmt::format("seconds 0..{}, also a fraction", mostMs / 1000), help, secondsText(standardMs)) {}
+
+std::string SecondsParam::valueText() const { return secondsText((*this)()); }
+
+std::string SecondsParam::parse(std::string_view text) {
+  text = trim(text);
+  const size_t point = std::min(text.find('.'), text.size());
+  const std::string_view whole = text.substr(0, point);
+  const std::string_view fraction = text.substr(std::min(point + 1, text.size()));
+  const auto allDigits = [](std::string_view digits) {
+    return std::all_of(digits.begin(), digits.end(), [](char c) { return c >= '0' && c <= '9'; });
+  };
+  if (!allDigits(whole) || !allDigits(fraction) || whole.size() + fraction.size() == 0)
+    return "not a number of seconds, such as 30 or 0.5";
+  if (whole.size() > 12) return fmt::format("more than {} seconds", max_ / 1000);
+  int64_t ms = 0;
+  for (const char c : whole) ms = 10 * ms + (c - '0');
+  for (size_t i = 0; i < 3; ++i) ms = 10 * ms + (i < fraction.size() ? fraction[i] - '0' : 0);
+  if (ms > max_) return fmt::format("more than {} seconds", max_ / 1000);
+  value_.store(ms, std::memory_order_relaxed);
+  return {};
 }
 
 BoolParam::BoolParam(ParamRegistry& registry, const char* name, bool standard, const char* help)

@@ -12,6 +12,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <initializer_list>
 #include <map>
@@ -89,7 +90,7 @@ class IntParam : public ParamBase {
 
  protected:
   IntParam(ParamRegistry& registry, const char* name, int64_t standard, int64_t min, int64_t max,
-           std::string type, const char* help);
+           std::string type, const char* help, std::string standardText = {});
   std::string parse(std::string_view text) override;
   void setStandard() override { value_.store(standardValue_, std::memory_order_relaxed); }
   std::string accept(int64_t value);
@@ -123,6 +124,19 @@ class BoolParam : public ParamBase {
 
   bool standardValue_;
   std::atomic<bool> value_;
+};
+
+/// A time in seconds, also a fraction ("0.5"). Kept to the millisecond.
+class SecondsParam : public IntParam {
+ public:
+  /// All times in milliseconds, whole seconds.
+  SecondsParam(ParamRegistry& registry, const char* name, int64_t standardMs, int64_t mostMs,
+               const char* help);
+  std::chrono::milliseconds time() const { return std::chrono::milliseconds((*this)()); }
+  std::string valueText() const override;
+
+ private:
+  std::string parse(std::string_view text) override;
 };
 
 class StringParam : public ParamBase {
@@ -205,8 +219,22 @@ class Params : public ParamRegistry {
   IntParam initTimeout{*this, "TUTTI_INIT_TIMEOUT",
                        120,   1,
                        86400, "Seconds after which making a communicator fails when ranks are missing."};
-  IntParam timeout{*this, "TUTTI_TIMEOUT", 0,
-                   0,     31536000,        "Seconds after which a running collective fails; 0 means never."};
+  SecondsParam timeout{*this, "TUTTI_TIMEOUT", 0, 31536000000,
+                       "Seconds without movement after which a running operation fails; 0 means never."};
+  SecondsParam stallWarn{
+      *this, "TUTTI_STALL_WARN", 30000, 31536000000,
+      "Seconds without movement after which a running operation is reported, with who waits "
+      "for whom; 0 means never."};
+  BoolParam check{
+      *this, "TUTTI_CHECK", false,
+      "1: ranks compare collective, count, type, operator and root of each call, and the bytes of "
+      "each message, before anything moves; a difference is an error."};
+  BoolParam rasEnable{*this, "NCCL_RAS_ENABLE", true,
+                      "0: nobody can ask this process how its communicators are (tutti-ras, ncclras)."};
+  StringParam rasAddr{
+      *this, "NCCL_RAS_ADDR", "localhost:28028",
+      "host:port at which tutti-ras and ncclras ask about a running job. The first process of a "
+      "host gets the port."};
 
   // Channels, algorithms, transports.
   SizeParam buffSize{*this, "NCCL_BUFFSIZE",  4 << 20,

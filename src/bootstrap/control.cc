@@ -67,6 +67,11 @@ ncclUniqueId Control::deriveId(int leader, std::string_view purpose) const {
   return hub_->deriveId(leader, purpose);
 }
 void Control::announceFault(const Status& why) { hub_->announceFault(why); }
+Status Control::note(int peer, std::string_view bytes) { return hub_->note(peer, bytes); }
+void Control::whereabouts(int peer, std::string& host, int64_t& pid) const {
+  hub_->whereabouts(peer, host, pid);
+}
+std::string Control::gone(int peer) const { return hub_->gone(peer); }
 void Control::leave(Deadline deadline) { hub_->leave(deadline); }
 
 Status Control::agree(const std::map<std::string, std::string>& settings, Deadline deadline) {

@@ -40,6 +40,9 @@ struct JoinRequest {
   /// Called once, on the service thread, after this object has raised `faults`. Must not block. Not called,
   /// and not running, after leave() has returned.
   std::function<void()> onFault;
+  /// Called on the service thread for every note() of a peer. Must not block; may be called until leave() has
+  /// returned, and once more if it runs at that moment: hold no plain pointers.
+  std::function<void(int from, std::string_view bytes)> onNote;
 };
 
 /// Thread-safety: allGather, barrier, send, receive and agree by one thread at a time; the rest at any time.
@@ -72,6 +75,8 @@ class Control : public OobChannel {
   uint64_t session() const;
   /// "rank 3 (host node7, pid 4242)".
   std::string describe(int peer) const;
+  /// Host name and process of a peer; left alone when they are not known yet.
+  void whereabouts(int peer, std::string& host, int64_t& pid) const;
 
   /// The id of a rendezvous that ranks of this communicator can compute without talking to each other: equal
   /// for equal purposes. `leader`, a rank of this one, is to be rank 0 there; it need be alive, nobody else.
@@ -81,6 +86,13 @@ class Control : public OobChannel {
   /// Tells the peers that this rank has failed or was aborted, and why: their FaultStates are raised with a
   /// remoteError. Raising the own one is the caller's business. Never blocks.
   void announceFault(const Status& why);
+
+  /// Sends bytes to a peer's onNote without waiting, between rank 0 and any other rank (either way). An error
+  /// when there is no connection any more. By any thread.
+  Status note(int peer, std::string_view bytes);
+  /// "died: connection closed", "has left the communicator"; empty while it is there, as far as this rank
+  /// knows (rank 0 knows of all; the others of rank 0, and of those that they have talked to).
+  std::string gone(int peer) const;
 
   /// Says goodbye and closes all connections; the peers go on without this rank. Does not need them: returns
   /// at the deadline at the latest, after a second in any case. May be repeated.

@@ -29,6 +29,7 @@ Control::Hub::Hub(const JoinRequest& request)
       size_(request.nranks),
       faults_(request.faults),
       onFault_(request.onFault),
+      onNote_(request.onNote),
       peers_(static_cast<size_t>(request.nranks), PeerState::unknown),
       star_(static_cast<size_t>(request.nranks)) {}
 
@@ -221,6 +222,9 @@ void Control::Hub::onFrame(int peer, LinkKind kind, uint16_t type, const std::st
     case kAskFrame:
       if (rank_ == 0) onAsk(peer, body);
       return;
+    case kNoteFrame:
+      if (kind == LinkKind::star && onNote_) onNote_(peer, body);
+      return;
     case kFailureFrame:
       onFailureNotice(peer, body);
       return;
@@ -331,8 +335,8 @@ void Control::Hub::raiseFault(const Status& why) {
 void Control::Hub::announceFault(const Status& why) {
   if (owner_ != ::getpid()) return;
   const std::lock_guard lock(mutex_);
-  if (leaving_) return;
-  faultRaised_ = true;  // the owner knows; what peers say about it afterwards is no news
+  if (leaving_ || faultRaised_) return;  // a failure that came from a peer is no news
+  faultRaised_ = true;                   // the owner knows; what peers say about it afterwards is no news
   const std::string text = fmt::format("{} stopped: {}", describeLocked(rank_), why.message());
   if (rank_ == 0) {
     relayFailure(rank_, text);
@@ -368,6 +372,38 @@ void Control::Hub::leave(Deadline deadline) {
   }
   for (const Connection& connection : connections) connection.link->close();
   listener_.reset();
+}
+
+Status Control::Hub::note(int peer, std::string_view bytes) {
+  if (owner_ != ::getpid()) return invalidUsage("a forked child has no connections");
+  const std::lock_guard lock(mutex_);
+  if (leaving_) return invalidUsage("rank {} has left the communicator", rank_);
+  if (peer < 0 || peer >= size_ || (rank_ == 0) == (peer == 0) || !star_[static_cast<size_t>(peer)])
+    return internalError("rank {} has no connection with rank {}", rank_, peer);
+  return star_[static_cast<size_t>(peer)]->send(kNoteFrame, bytes);
+}
+
+void Control::Hub::whereabouts(int peer, std::string& host, int64_t& pid) const {
+  const std::lock_guard lock(mutex_);
+  if (peer < 0 || static_cast<size_t>(peer) >= members_.size()) return;
+  host = members_[static_cast<size_t>(peer)].host;
+  pid = members_[static_cast<size_t>(peer)].pid;
+}
+
+std::string Control::Hub::gone(int peer) const {
+  const std::lock_guard lock(mutex_);
+  switch (peers_[static_cast<size_t>(peer)]) {
+    case PeerState::left:
+      return "has left the communicator";
+    case PeerState::dead: {
+      const std::string& text = deaths_.at(peer);
+      const std::string name = describeLocked(peer) + " ";
+      return text.starts_with(name) ? text.substr(name.size()) : text;
+    }
+    case PeerState::unknown:
+      break;
+  }
+  return {};
 }
 
 std::string Control::Hub::describe(int peer) const {

@@ -40,6 +40,9 @@ class Control::Hub : public std::enable_shared_from_this<Control::Hub> {
   ncclUniqueId deriveId(int leader, std::string_view purpose) const;
   void announceFault(const Status& why);
   void leave(Deadline deadline);
+  Status note(int peer, std::string_view bytes);
+  std::string gone(int peer) const;
+  void whereabouts(int peer, std::string& host, int64_t& pid) const;
   std::string describe(int peer) const;
 
   const int rank_;
@@ -83,6 +86,7 @@ class Control::Hub : public std::enable_shared_from_this<Control::Hub> {
 
   const std::shared_ptr<FaultState> faults_;
   const std::function<void()> onFault_;
+  const std::function<void(int, std::string_view)> onNote_;
   const pid_t owner_ = ::getpid();  // a forked child owns nothing of this
 
   std::shared_ptr<AuthListener> listener_;  // of the process

@@ -4,6 +4,7 @@
 #include <mutex>
 
 #include "base/log.h"
+#include "base/params.h"
 #include "base/random.h"
 #include "base/wire.h"
 
@@ -20,6 +21,8 @@ constexpr uint32_t kIdleLimitMs = 24u * 3600 * 1000;
 constexpr std::chrono::seconds kGrace{3};
 constexpr std::chrono::seconds kFlushLimit{5};
 constexpr int64_t kDerivedPauseMs = 10;
+/// When it is first said who is missing; with a shorter TUTTI_STALL_WARN, then.
+constexpr std::chrono::milliseconds kFirstReminder{10000};
 /// After a failure, ranks that come so late still hear why; the deadline may end this earlier.
 constexpr uint32_t kLatecomerLimitMs = 20000;
 
@@ -226,6 +229,7 @@ void Root::admit(JoinHello hello, AcceptedConnection connection) {
     complete();
   } else {
     setTimer(limitMs);
+    if (reminder_ == 0) remind();
   }
 }
 
@@ -245,18 +249,39 @@ void Root::setTimer(uint32_t limitMs) {
   }
 }
 
+std::vector<int> Root::missing() const {
+  std::vector<int> ranks;
+  for (int rank = 0; rank < arrivals_.begin()->second.hello.nranks; ++rank)
+    if (arrivals_.find(rank) == arrivals_.end()) ranks.push_back(rank);
+  return ranks;
+}
+
+/// Says who is missing so far, at growing intervals.
+void Root::remind() {
+  reminder_ = 0;
+  if (done_ || !failure_.isOk() || arrivals_.empty()) return;
+  const auto waited = std::chrono::steady_clock::now() - first_;
+  if (patience_.count() != 0) {
+    logWarn("rendezvous: {} of {} came so far; waiting for {} since {:.1f} s (until {:.0f} s from now)",
+            arrivals_.size(), arrivals_.begin()->second.hello.nranks, rankList(missing()),
+            std::chrono::duration<double>(waited).count(),
+            std::chrono::duration<double>(deadline_.at() - std::chrono::steady_clock::now()).count());
+  }
+  patience_ = patience_.count() == 0 ? std::min(kFirstReminder, params().stallWarn.time()) : 2 * patience_;
+  if (patience_.count() == 0) return;  // TUTTI_STALL_WARN=0
+  const auto timer = ioService().addTimer(patience_, [self = shared_from_this()] { self->remind(); });
+  if (timer.isOk()) reminder_ = *timer;
+}
+
 void Root::expire() {
   timer_ = 0;
   if (failure_.isOk() && !arrivals_.empty() && !done_) {
     const int total = arrivals_.begin()->second.hello.nranks;
-    std::vector<int> missing;
-    for (int rank = 0; rank < total; ++rank)
-      if (arrivals_.find(rank) == arrivals_.end()) missing.push_back(rank);
     const auto waited =
         std::chrono::round<std::chrono::seconds>(std::chrono::steady_clock::now() - first_).count();
     fail(Status(ncclSystemError,
                 fmt::format("{} of {} did not join within {} s (set TUTTI_INIT_TIMEOUT to wait longer)",
-                            rankList(missing), total, waited)));
+                            rankList(missing()), total, waited)));
   }
   finish();
 }
@@ -299,7 +324,8 @@ void Root::finish() {
   const auto self = shared_from_this();
   done_ = true;
   ioService().remove(timer_);
-  timer_ = 0;
+  ioService().remove(reminder_);
+  timer_ = reminder_ = 0;
   arrivals_.clear();
   if (!listener_) return;
   {

@@ -74,6 +74,8 @@ class Root : public std::enable_shared_from_this<Root> {
   void admit(JoinHello hello, AcceptedConnection connection);
   void setTimer(uint32_t limitMs);
   void expire();
+  void remind();
+  std::vector<int> missing() const;
   void complete();
   void fail(Status why);
   void refuse(const std::shared_ptr<Link>& link) const;
@@ -89,6 +91,8 @@ class Root : public std::enable_shared_from_this<Root> {
   uint64_t id_;
   std::map<int, Arrival> arrivals_;
   IoService::Id timer_ = 0;
+  IoService::Id reminder_ = 0;
+  std::chrono::milliseconds patience_{0};  // until the next reminder
   Deadline deadline_ = Deadline::never();
   std::chrono::steady_clock::time_point first_;
   bool done_ = false;

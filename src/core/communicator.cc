@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <charconv>
 #include <set>
+#include <thread>
 
 #include "base/log.h"
 #include "base/params.h"
+#include "core/call_check.h"
 #include "core/settings.h"
 #include "device/host_table.h"
 #include "topology/host_identity.h"
@@ -17,6 +19,8 @@ constexpr int kMostChannels = 64;
 constexpr auto kTeardownLimit = std::chrono::seconds(10);
 /// Running tasks notice a fault within microseconds; those that take longer wait behind another communicator.
 constexpr auto kQuiesceLimit = std::chrono::milliseconds(500);
+/// News of a death travels by rank 0.
+constexpr auto kNewsLimit = std::chrono::milliseconds(500);
 
 /// PeerInfo as bytes: fields separated by newlines, which none of them may contain.
 std::string encodePeer(const PeerInfo& info) {
@@ -76,6 +80,9 @@ Status Communicator::connectTo(Deadline deadline) {
     raiseDependents(faults_->error(), false);
     wake();
   };
+  request.onNote = [weak = std::weak_ptr<Monitor>(monitor_)](int from, std::string_view bytes) {
+    if (const auto monitor = weak.lock()) monitor->onNote(from, bytes);
+  };
   TUTTI_ASSIGN(control_, Control::join(request, deadline));
   TUTTI_TRY(exchangePeers(deadline));
   std::set<std::string> hosts;
@@ -95,14 +102,30 @@ Status Communicator::connectTo(Deadline deadline) {
     TUTTI_ASSIGN(executorOptions.target, parseTarget(target).withContext("TUTTI_SIMD_TARGET"));
   }
   executor_ = std::make_unique<HostExecutor>(*endpoint_, faults_, executorOptions);
+  checksCalls_ = callsAreChecked();
   tasks_ = std::make_unique<TaskQueue>(*this);
   oneSided_ = std::make_unique<OneSided>(*this);
+  startMonitor();
   // Nobody returns before everybody can: an operation may then count on its peers' listeners.
   TUTTI_TRY(control_->barrier(deadline));
   logInfo(Subsystem::init, "communicator {} rank {} of {} on device {}: {} host(s), {} local rank(s): ready",
           static_cast<const void*>(this), setup_.rank, setup_.ranks, setup_.device, hosts.size(),
           endpoint_->localRanks().size());
   return Status::ok();
+}
+
+void Communicator::startMonitor() {
+  Monitor::Subject subject;
+  subject.rank = setup_.rank;
+  subject.ranks = setup_.ranks;
+  subject.device = setup_.device;
+  subject.name = setup_.name;
+  subject.control = control_.get();
+  subject.bell = endpoint_->bell(setup_.rank);
+  subject.faults = faults_;
+  subject.busy = [this] { return tasks_->busy(); };
+  subject.fail = [this](const Status& error) { fail(error); };
+  monitor_->start(std::move(subject));
 }
 
 Status Communicator::exchangePeers(Deadline deadline) {
@@ -133,10 +156,22 @@ void Communicator::wake() {
 }
 
 void Communicator::fail(const Status& error) {
-  if (faults_->stopped()) return;
-  logWarn("rank {}: {}", setup_.rank, error.message());
-  faults_->raise(error);
-  wake();
+  if (!faults_->stopped()) {
+    logWarn("rank {}: {}", setup_.rank, error.message());
+    faults_->raise(error);
+    wake();
+  }
+  // The peers wait for what this rank will not do any more. No news when the failure came from them.
+  const std::lock_guard lock(controlMutex_);
+  if (control_ != nullptr) control_->announceFault(faults_->error());
+}
+
+Status Communicator::rootCause(const Status& error) const {
+  // Arguments, usage and the library's own mistakes are what they are.
+  if (error.code() != ncclSystemError && error.code() != ncclRemoteError) return error;
+  const Deadline limit = Deadline::after(kNewsLimit);
+  while (!faults_->stopped() && !limit.passed()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  return faults_->stopped() ? faults_->error() : error;
 }
 
 void Communicator::adopt(Communicator& child, bool onFault) {
@@ -198,6 +233,7 @@ Status Communicator::close() {
   // A running operation ends when its peers do their part, or with a fault: no other limit is set for it.
   Status status = tasks_->drain(Deadline::never());
   closed_ = true;
+  monitor_->stop();
   if (faults_->stopped()) {
     control_->announceFault(faults_->error());
   } else {
@@ -217,9 +253,15 @@ void Communicator::abort(std::unique_ptr<Communicator> communicator) {
   Communicator& self = *communicator;
   self.captureLink_->cut();
   self.interrupt(Status(ncclRemoteError, fmt::format("rank {} aborted the communicator", self.setup_.rank)));
-  if (self.control_) {
-    self.control_->announceFault(self.faults_->error());
-    self.control_.reset();  // no news reaches this object any more
+  self.monitor_->stop();
+  std::unique_ptr<Control> control;
+  {
+    const std::lock_guard lock(self.controlMutex_);
+    control = std::move(self.control_);
+  }
+  if (control) {
+    control->announceFault(self.faults_->error());
+    control.reset();  // no news reaches this object any more
   }
   self.closed_ = true;
   if (self.tasks_ && !self.tasks_->drain(Deadline::after(kQuiesceLimit)).isOk()) {
@@ -228,6 +270,7 @@ void Communicator::abort(std::unique_ptr<Communicator> communicator) {
 }
 
 void Communicator::releaseParts() {
+  monitor_->stop();
   control_.reset();
   tasks_.reset();
   oneSided_.reset();

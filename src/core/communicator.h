@@ -15,6 +15,7 @@
 #include "base/status.h"
 #include "bootstrap/control.h"
 #include "core/capture.h"
+#include "core/monitor.h"
 #include "core/one_sided.h"
 #include "core/planner.h"
 #include "core/reduction_ops.h"
@@ -45,6 +46,7 @@ struct CommunicatorSetup {
 ///   planner    operation -> schedule                  (algorithms)
 ///   executor   runs schedules                         (executor)
 ///   tasks      operations in flight, in order
+///   monitor    where this rank stands, and the others
 class Communicator {
  public:
   explicit Communicator(const CommunicatorSetup& setup);
@@ -68,6 +70,9 @@ class Communicator {
   ReductionOps& operators() { return *operators_; }
   HostExecutor& executor() { return *executor_; }
   TaskQueue& tasks() { return *tasks_; }
+  Monitor& monitor() { return *monitor_; }
+  /// TUTTI_CHECK: ranks compare their calls.
+  bool checksCalls() const { return checksCalls_; }
   Registrations& registrations() { return registrations_; }
   OneSided& oneSided() { return *oneSided_; }
   Control& control() { return *control_; }
@@ -80,6 +85,9 @@ class Communicator {
   /// Records an error that makes the communicator unusable, tells the other ranks and wakes everyone who
   /// waits.
   void fail(const Status& error);
+  /// `error`, or the death of a peer from which it follows: a connection may be refused a moment before the
+  /// news of the death arrives. Waits for that moment; not on the service thread.
+  Status rootCause(const Status& error) const;
   /// Ok, or the error that made the communicator unusable.
   Status error() const { return faults_->error(); }
 
@@ -109,6 +117,7 @@ class Communicator {
 
  private:
   Status connectTo(Deadline deadline);
+  void startMonitor();
   Status exchangePeers(Deadline deadline);
   void wake();
   void raiseDependents(const Status& why, bool aborted);
@@ -123,6 +132,9 @@ class Communicator {
   std::unique_ptr<Planner> planner_;
   std::unique_ptr<HostExecutor> executor_;
   std::unique_ptr<TaskQueue> tasks_;
+  const std::shared_ptr<Monitor> monitor_ = std::make_shared<Monitor>();
+  std::mutex controlMutex_;  // abort ends the control channel while others may announce a failure
+  bool checksCalls_ = false;
   std::unique_ptr<OneSided> oneSided_;
   Registrations registrations_;
   const std::shared_ptr<CaptureLink> captureLink_ = std::make_shared<CaptureLink>(*this);

@@ -172,6 +172,27 @@ HostRun::State OperationRun::advance(size_t byteBudget) {
   return state;
 }
 
+void OperationRun::waits(std::vector<WaitFor>* found) const {
+  if (run_ != nullptr) return appendWaits(*run_, found);
+  if (phase_ != Phase::negotiating) return;
+  const Endpoint& endpoint = communicator_->endpoint();
+  for (const int rank : endpoint.localRanks())
+    if (endpoint.read(rank, negotiation_) == nullptr)
+      found->push_back({.peer = rank, .what = WaitFor::What::call});
+}
+
+void appendWaits(const HostRun& run, std::vector<WaitFor>* found) {
+  constexpr size_t kMost = 8;
+  std::vector<HostRun::Wait> waits;
+  run.waits(&waits, kMost);
+  for (const HostRun::Wait& wait : waits) {
+    const auto what = wait.what == HostRun::Wait::For::data   ? WaitFor::What::data
+                      : wait.what == HostRun::Wait::For::room ? WaitFor::What::room
+                                                              : WaitFor::What::signal;
+    found->push_back({wait.peer, what, wait.step, wait.steps, wait.slice, wait.slices});
+  }
+}
+
 std::string OperationRun::position() const {
   if (phase_ == Phase::negotiating) {
     return fmt::format("{}: waiting for the other ranks of this host to call", name(operation_.collective));

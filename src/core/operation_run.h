@@ -8,6 +8,7 @@
 
 #include "core/operation.h"
 #include "core/planner.h"
+#include "core/position.h"
 #include "executor/host/host_executor.h"
 #include "transport/endpoint.h"
 
@@ -27,6 +28,8 @@ class OperationRun {
   void end() { run_.reset(); }
   Status status() const { return status_; }
   std::string position() const;
+  /// Whom the operation waits for now.
+  void waits(std::vector<WaitFor>* found) const;
 
  private:
   enum class Phase : uint8_t { negotiating, running };
@@ -52,6 +55,9 @@ class OperationRun {
 /// What the executor is asked to do for one channel of a planned operation.
 Launch makeLaunch(const Communicator& communicator, const Operation& operation, const Plan& plan,
                   int channel);
+
+/// What a run waits for, in the words of positions.
+void appendWaits(const HostRun& run, std::vector<WaitFor>* found);
 
 /// What a call is, packed into 64 bits, so that ranks can compare: collective, type, operator, root and
 /// count.

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "core/call_check.h"
 #include "core/operation.h"
 #include "core/operation_run.h"
 #include "executor/host/host_executor.h"
@@ -33,8 +34,9 @@ class RankTask {
 
   explicit RankTask(Communicator& communicator) : communicator_(communicator) {}
 
-  /// Takes the operations; they are copied.
-  void assign(uint64_t ticket, std::span<const Operation> operations);
+  /// Takes the operations; they are copied. `firstCollective` is the number of the first collective among
+  /// them.
+  void assign(uint64_t ticket, uint64_t firstCollective, std::span<const Operation> operations);
 
   Communicator& communicator() const { return communicator_; }
   uint64_t ticket() const { return ticket_; }
@@ -65,6 +67,9 @@ class RankTask {
   State advanceMessages(size_t byteBudget);
   Status startMessages();
   State fail(Status status);
+  State advanceBoth(size_t byteBudget);
+  State beginCollective();
+  void publishWaits();
 
   Communicator& communicator_;
   uint64_t ticket_ = 0;
@@ -72,12 +77,17 @@ class RankTask {
   std::vector<cudaStream_t> otherStreams_;
   std::vector<Operation> collectives_;
   size_t nextCollective_ = 0;
+  uint64_t firstCollective_ = 1;
+  bool collectiveChecking_ = false;  // TUTTI_CHECK: ranks compare the call before it runs
+  CollectiveCheck collectiveCheck_;
   bool collectiveRunning_ = false;
   OperationRun collectiveRun_;
   std::vector<Operation> messages_;
   std::vector<Launch> launches_;
   bool messagesDone_ = true;
   RunHandle messageRun_;
+  bool messagesBegun_ = false;
+  CheckedMessages checkedMessages_;  // in place of messageRun_ with TUTTI_CHECK
   Status status_;
 };
 

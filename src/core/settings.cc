@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "base/params.h"
+#include "core/call_check.h"
 #include "nccl.h"
 
 namespace tutti {
@@ -42,6 +43,7 @@ std::map<std::string, std::string> agreedSettings() {
       {"NCCL_ALGO", params().algo.valueText()},
       {"NCCL_PROTO", params().proto.valueText()},
       {"NCCL_SHM_DISABLE", params().shmDisable.valueText()},
+      {"TUTTI_CHECK", callsAreChecked() ? "1" : "0"},
       {"NCCL_P2P_DISABLE", params().p2pDisable.valueText()},
   };
 }

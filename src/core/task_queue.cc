@@ -1,5 +1,6 @@
 #include "core/task_queue.h"
 
+#include <algorithm>
 #include <thread>
 
 #include "core/communicator.h"
@@ -10,7 +11,13 @@ TaskQueue::TaskQueue(Communicator& communicator) : communicator_(communicator) {
 TaskQueue::~TaskQueue() = default;
 
 RankTask* TaskQueue::acquire(std::span<const Operation> operations) {
+  const auto collectives =
+      static_cast<uint64_t>(std::count_if(operations.begin(), operations.end(), [](const auto& one) {
+        return one.kind == Operation::Kind::collective;
+      }));
   RankTask* task = nullptr;
+  uint64_t ticket = 0;
+  uint64_t firstCollective = 0;
   {
     // Held for a few instructions, and contended only when a worker recycles a task at the same moment.
     const std::lock_guard lock(mutex_);
@@ -21,9 +28,11 @@ RankTask* TaskQueue::acquire(std::span<const Operation> operations) {
       task = free_.back();
       free_.pop_back();
     }
+    firstCollective = communicator_.monitor().progress.called(collectives, operations.size() - collectives);
+    ticket = tickets_.fetch_add(1, std::memory_order_acq_rel) + 1;
+    issued_.fetch_add(1, std::memory_order_acq_rel);
   }
-  issued_.fetch_add(1, std::memory_order_acq_rel);
-  task->assign(tickets_.fetch_add(1, std::memory_order_acq_rel) + 1, operations);
+  task->assign(ticket, firstCollective, operations);
   return task;
 }
 

@@ -39,6 +39,10 @@ class TaskQueue {
   /// them has been recycled, and deleted then.
   void abandon(std::unique_ptr<Communicator> communicator);
 
+  /// A task has been made that has not ended.
+  bool busy() const {
+    return finished_.load(std::memory_order_acquire) != tickets_.load(std::memory_order_acquire);
+  }
   /// For other work on streams that uses the communicator: it counts as a task that has no turn. release() is
   /// the last that such work does.
   void retain() { issued_.fetch_add(1, std::memory_order_acq_rel); }

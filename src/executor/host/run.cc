@@ -187,4 +187,48 @@ std::string HostRun::describe(const LaunchState& launch, const LaneState& lane) 
   return text;
 }
 
+void HostRun::waits(std::vector<Wait>* found, size_t most) const {
+  for (const uint32_t number : active_) {
+    const LaunchState& launch = launches_[number];
+    if (!launch.started) continue;  // waits for another launch, which has its own entry
+    for (size_t l = 0; l < launch.bound->lanes.size() && found->size() < most; ++l)
+      if (!lanes_[launch.firstLane + l].done) found->push_back(waitOf(launch, l));
+  }
+}
+
+HostRun::Wait HostRun::waitOf(const LaunchState& launch, size_t laneNumber) const {
+  const BoundSchedule& bound = *launch.bound;
+  const LaneState& lane = lanes_[launch.firstLane + laneNumber];
+  const BoundStep& step = bound.steps[lane.step];
+  Wait wait;
+  wait.slice = lane.slice + 1;
+  wait.slices = launch.table.slices();
+  const BoundLane& program = bound.lanes[laneNumber];
+  for (uint32_t b = program.firstBlock; b < program.firstBlock + program.blockCount; ++b) {
+    const BoundBlock& block = bound.blocks[b];
+    if (b == lane.block)
+      wait.step = wait.steps + static_cast<uint64_t>(lane.iteration) * block.stepCount +
+                  (lane.step - block.firstStep) + 1;
+    wait.steps += static_cast<uint64_t>(block.iterations) * block.stepCount;
+  }
+  if (step.kind == StepKind::wait) {
+    const uint32_t first = step.table + (step.perIteration ? static_cast<uint32_t>(lane.iteration) : 0);
+    wait.what = Wait::For::signal;
+    if (lane.raised < step.tableCount) wait.peer = bound.waits[first + lane.raised].rank;
+    return wait;
+  }
+  uint32_t bytes = 0;
+  const auto iteration = static_cast<uint32_t>(lane.iteration);
+  if (step.receives &&
+      bound.receivers[step.receiver + (step.receiverVaries ? iteration : 0)]->tryPeek(&bytes) == nullptr) {
+    wait.peer = step.text->peerFrom.at(lane.iteration);
+    return wait;
+  }
+  if (step.sends) {
+    wait.what = Wait::For::room;
+    wait.peer = step.text->peerTo.at(lane.iteration);
+  }
+  return wait;
+}
+
 }  // namespace tutti

@@ -45,6 +45,19 @@ class HostRun {
   /// reports about stalls.
   std::string position() const;
 
+  /// A lane that cannot go on: which rank it waits for, and how far it has come.
+  struct Wait {
+    enum class For : uint8_t { data, room, signal };  // a message, a free slot, a flag
+    int peer = -1;
+    For what = For::data;
+    uint64_t step = 0;   // of its program, from 1: loops are counted out
+    uint64_t steps = 0;  // of the program
+    uint64_t slice = 0;  // from 1
+    uint64_t slices = 0;
+  };
+  /// One entry for each lane that waits, `most` at most. By the thread that advances.
+  void waits(std::vector<Wait>* found, size_t most) const;
+
   HostExecutor& executor() const { return *executor_; }
 
  private:
@@ -101,6 +114,7 @@ class HostRun {
   StepResult failSize(const LaunchState& launch, const BoundStep& step, const LaneState& lane, size_t got,
                       size_t expected);
   std::string describe(const LaunchState& launch, const LaneState& lane) const;
+  Wait waitOf(const LaunchState& launch, size_t laneNumber) const;
 
   HostExecutor* executor_;
   State state_ = State::done;
