@@ -3,7 +3,7 @@
 #   lib/                libnccl.so.2; host/: the host runtime
 #   lib/pkgconfig/      nccl.pc (the library), tutti.pc (the library and the host runtime)
 #   lib/cmake/          find_package(tutti): tutti::nccl, tutti::cudart; find_package(NCCL): NCCL::NCCL
-#   share/tutti/        examples, as source
+#   share/doc/tutti/    README.md, docs/, examples/ (as source)
 include(CMakePackageConfigHelpers)
 
 install(FILES include/nccl.h include/nccl_device.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
@@ -11,8 +11,8 @@ if(EXISTS ${PROJECT_SOURCE_DIR}/include/tutti)
   install(DIRECTORY include/tutti DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 endif()
 install(FILES LICENSE README.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
-install(DIRECTORY examples/ DESTINATION ${CMAKE_INSTALL_DATADIR}/tutti/examples
-  PATTERN CMakeLists.txt EXCLUDE)
+# Beside the README, so that its links work there too.
+install(DIRECTORY docs examples DESTINATION ${CMAKE_INSTALL_DOCDIR} PATTERN CMakeLists.txt EXCLUDE)
 
 set_target_properties(tutti_cudart PROPERTIES EXPORT_NAME cudart)
 install(TARGETS nccl EXPORT tuttiTargets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})

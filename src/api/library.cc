@@ -69,8 +69,8 @@ ncclResult_t pncclGroupEnd(void) {
   return entry("ncclGroupEnd", [] { return Group::ofThisThread().end(); });
 }
 
-ncclResult_t pncclGroupSimulateEnd(ncclSimInfo_t*) {
-  return entry("ncclGroupSimulateEnd", [] { return notServed("ncclGroupSimulateEnd"); });
+ncclResult_t pncclGroupSimulateEnd(ncclSimInfo_t* simInfo) {
+  return entry("ncclGroupSimulateEnd", [&] { return Group::ofThisThread().simulateEnd(simInfo); });
 }
 
 TUTTI_WEAK_ALIAS(GetVersion) ncclResult_t ncclGetVersion(int*);

@@ -253,7 +253,8 @@ std::map<std::string, Params::FileValue> Params::parseFile(std::string_view text
   return values;
 }
 
-void Params::load(std::vector<std::string>& problems) {
+void Params::load() {
+  std::vector<std::string> problems;
   // Files from the least to the most important, so that later ones win.
   std::vector<std::pair<std::string, bool>> paths = {{"/etc/nccl.conf", false}};
   const char* chosen = std::getenv("NCCL_CONF_FILE");
@@ -263,10 +264,6 @@ void Params::load(std::vector<std::string>& problems) {
   } else if (home != nullptr && home[0] != '\0') {
     paths.emplace_back(std::string(home) + "/.nccl.conf", false);
   }
-  struct Found {
-    std::string value, where;
-    ParamSource source;
-  };
   std::map<std::string, Found> found;
   for (const auto& [path, mustExist] : paths) {
     std::string text;
@@ -274,6 +271,7 @@ void Params::load(std::vector<std::string>& problems) {
     for (auto& [name, entry] : parseFile(text, path, problems))
       found[name] = {entry.value, fmt::format("{}:{}", path, entry.line), ParamSource::file};
   }
+  unread_ = findUnread(found);
   for (ParamBase* param : all()) {
     if (const char* value = std::getenv(param->name()))
       found[param->name()] = {value, "environment", ParamSource::environment};
@@ -296,16 +294,51 @@ void Params::load(std::vector<std::string>& problems) {
     param->where_ = std::move(where);
     param->source_.store(source, std::memory_order_release);
   }
+  problems_ = std::move(problems);
+}
+
+/// What is given in the files (`found`) or the environment under our prefixes without a declaration.
+std::vector<std::string> Params::findUnread(const std::map<std::string, Found>& found) const {
+  std::map<std::string, std::string> given;
+  for (const auto& [name, entry] : found) given[name] = entry.where;
+  for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
+    const std::string_view text(*entry);
+    given[std::string(text.substr(0, text.find('=')))] = "environment";
+  }
+  std::vector<std::string> result;
+  for (const auto& [name, where] : given) {
+    if (!name.starts_with("NCCL_") && !name.starts_with("TUTTI_")) continue;
+    // Read above, or by programs rather than by the library.
+    if (name == "NCCL_CONF_FILE" || name == "TUTTI_RUNTIME_RESTARTED" || name.starts_with("NCCL_TESTS_") ||
+        name.starts_with("TUTTI_TEST_") || name == "TUTTI_FUZZ_SECONDS")
+      continue;
+    const bool declared = std::any_of(all().begin(), all().end(),
+                                      [&](const ParamBase* param) { return name == param->name(); });
+    if (!declared) result.push_back(fmt::format("{} ({})", name, where));
+  }
+  return result;
+}
+
+std::vector<std::string> Params::problems() const {
+  const std::lock_guard lock(loadMutex_);
+  return problems_;
+}
+
+std::vector<std::string> Params::unread() const {
+  const std::lock_guard lock(loadMutex_);
+  return unread_;
 }
 
 void Params::reload() { loadAndReport(true); }
 
 void Params::loadAndReport(bool again) {
-  std::vector<std::string> problems;
+  std::vector<std::string> problems, unread;
   {
     const std::lock_guard lock(loadMutex_);
     if (!again && loaded_.load(std::memory_order_acquire)) return;  // another thread was first
-    load(problems);
+    load();
+    problems = problems_;
+    unread = unread_;
     loaded_.store(true, std::memory_order_release);
     if (again) resetLog();
   }
@@ -317,6 +350,8 @@ void Params::loadAndReport(bool again) {
       logWarn("{}", problem);
     }
   }
+  for (const std::string& setting : unread)
+    logInfo(Subsystem::env, "{} is set, but has no effect in this release", setting);
 }
 
 Params& params() {

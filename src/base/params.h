@@ -286,6 +286,11 @@ class Params : public ParamRegistry {
                     {"AUTO", "HOST", "CUDA"},
                     "Runtime that Tutti's programs use: AUTO takes CUDA where a driver works."};
 
+  /// What was wrong with the values read last, one text each: bad values, malformed lines, unreadable files.
+  std::vector<std::string> problems() const;
+  /// NCCL_* and TUTTI_* settings that are given, but that nothing here reads: "NCCL_X (environment)".
+  std::vector<std::string> unread() const;
+
   /// Reads everything again (tests; a program that changed its environment). Log settings follow.
   void reload();
   /// Text of a configuration file: values by name. Problems are appended as "path:line: reason".
@@ -297,12 +302,19 @@ class Params : public ParamRegistry {
                                                     std::vector<std::string>& problems);
 
  private:
+  struct Found {
+    std::string value, where;
+    ParamSource source;
+  };
+  std::vector<std::string> findUnread(const std::map<std::string, Found>& found) const;
   friend Params& params();
   Params() = default;
-  void load(std::vector<std::string>& problems);
+  void load();
   void loadAndReport(bool again);
 
-  std::mutex loadMutex_;
+  mutable std::mutex loadMutex_;
+  std::vector<std::string> problems_;  // guarded by loadMutex_, as the next
+  std::vector<std::string> unread_;
   std::atomic<bool> loaded_{false};
 };
 

@@ -15,6 +15,7 @@
 namespace tutti {
 namespace {
 
+constexpr int kMostChannels = 64;
 constexpr auto kTeardownLimit = std::chrono::seconds(10);
 /// Running tasks notice a fault within microseconds; those that take longer wait behind another communicator.
 constexpr auto kQuiesceLimit = std::chrono::milliseconds(500);
@@ -72,6 +73,8 @@ Status Communicator::connectTo(Deadline deadline) {
   request.rank = setup_.rank;
   request.nranks = setup_.ranks;
   request.settings = agreedSettings();
+  request.settings["config.minCTAs"] = std::to_string(setup_.minChannels);
+  request.settings["config.maxCTAs"] = std::to_string(setup_.maxChannels);
   request.faults = faults_;
   request.onFault = [this] {
     raiseDependents(faults_->error(), false);
@@ -84,8 +87,12 @@ Status Communicator::connectTo(Deadline deadline) {
   TUTTI_TRY(exchangePeers(deadline));
   std::set<std::string> hosts;
   for (const PeerInfo& peer : peers_) hosts.insert(peer.hostId);
-  const EndpointOptions options =
-      endpointOptions(setup_.ranks, static_cast<int>(hosts.size()), control_->secret());
+  EndpointOptions options = endpointOptions(setup_.ranks, static_cast<int>(hosts.size()), control_->secret());
+  // CTAs are channels here. The environment, where it says something, goes before the program.
+  if (setup_.minChannels > 0 && !params().minNchannels.isSet())
+    options.channels = std::max(options.channels, std::min(setup_.minChannels, kMostChannels));
+  if (setup_.maxChannels > 0 && !params().maxNchannels.isSet())
+    options.channels = std::min(options.channels, setup_.maxChannels);
   TUTTI_ASSIGN(endpoint_, Endpoint::create(peers_, setup_.rank, options, *control_, faults_, deadline));
   operators_ = std::make_unique<ReductionOps>(setup_.ranks);
   TUTTI_ASSIGN(planner_, Planner::create(*endpoint_, static_cast<int>(hosts.size())));

@@ -6,6 +6,8 @@
 #include <cstddef>
 #include <cstring>
 
+#include "base/params.h"
+
 namespace tutti {
 namespace {
 
@@ -34,9 +36,7 @@ size_t knownSize(unsigned version) {
   return sizeof(ncclConfig_t);
 }
 
-}  // namespace
-
-Status applyConfig(const ncclConfig_t* config, CommunicatorSetup& setup) {
+Status applyCallers(const ncclConfig_t* config, CommunicatorSetup& setup) {
   if (config == nullptr) return Status::ok();
   if (config->magic != kMagic) {
     return invalidArgument(
@@ -64,6 +64,15 @@ Status applyConfig(const ncclConfig_t* config, CommunicatorSetup& setup) {
     return invalidUsage("config.netName is \"{}\", but the only network here is \"Socket\"", own.netName);
   }
   if (own.commName != nullptr) setup.name = own.commName;
+  return Status::ok();
+}
+
+}  // namespace
+
+Status applyConfig(const ncclConfig_t* config, CommunicatorSetup& setup) {
+  TUTTI_TRY(applyCallers(config, setup));
+  // As in NCCL, the environment has the last word.
+  if (params().commBlocking() >= 0) setup.blocking = params().commBlocking() != 0;
   return Status::ok();
 }
 

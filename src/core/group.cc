@@ -1,6 +1,7 @@
 #include "core/group.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <iterator>
 
 #include "core/background.h"
@@ -11,6 +12,8 @@
 
 namespace tutti {
 namespace {
+
+constexpr unsigned kSimInfoMagic = 0x74685283;
 
 /// A message to oneself moves only together with its counterpart in the same group: without it, it would wait
 /// for ever.
@@ -134,6 +137,48 @@ Status Group::end() {
   work_.entries.clear();
   work_.oneSided.clear();
   return status;
+}
+
+Status Group::simulateEnd(ncclSimInfo_t* info) {
+  if (depth_ == 0) return invalidUsage("ncclGroupSimulateEnd without ncclGroupStart");
+  if (info == nullptr) return invalidArgument("simInfo is null");
+  if (info->magic != kSimInfoMagic) {
+    return invalidArgument(
+        "simInfo.magic is {:#x} instead of {:#x}: initialise the structure with NCCL_SIM_INFO_INITIALIZER",
+        info->magic, kSimInfoMagic);
+  }
+  constexpr size_t kNeeded = offsetof(ncclSimInfo_t, estimatedTime) + sizeof info->estimatedTime;
+  if (info->size < kNeeded)
+    return invalidArgument("simInfo.size is {}, but the structure has {} bytes", info->size, kNeeded);
+  if (--depth_ > 0) return error_;
+  const Status error = std::exchange(error_, Status::ok());
+  GroupWork work = std::exchange(work_, {});
+  TUTTI_TRY(error);
+  if (!work.jobs.empty()) return invalidUsage("a group that makes or ends communicators cannot be simulated");
+  TUTTI_ASSIGN(const double seconds, work.predictSeconds());
+  info->estimatedTime = static_cast<float>(seconds * 1e6);
+  return Status::ok();
+}
+
+Result<double> GroupWork::predictSeconds() {
+  std::vector<CommUse> uses;
+  TUTTI_TRY(resolve(uses));
+  double slowest = 0;
+  for (const CommUse& use : uses) {
+    double collectives = 0;
+    double message = 0;
+    for (const Entry& entry : entries) {
+      if (entry.communicator != use.get()) continue;
+      TUTTI_ASSIGN(const double seconds, use->planner().predictSeconds(entry.operation));
+      if (entry.operation.kind == Operation::Kind::collective) {
+        collectives += seconds;
+      } else {
+        message = std::max(message, seconds);
+      }
+    }
+    slowest = std::max(slowest, collectives + message);
+  }
+  return slowest;
 }
 
 bool GroupWork::blocking() const {

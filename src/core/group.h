@@ -44,6 +44,8 @@ struct GroupWork {
   std::vector<OneSidedEntry> oneSided;
 
   bool blocking() const;
+  /// Seconds that the operations would take.
+  Result<double> predictSeconds();
   /// Jobs, then operations, then one-sided calls.
   Status run();
 
@@ -75,6 +77,11 @@ class Group {
   void latch(const Status& error) {
     if (active() && error_.isOk()) error_ = error;
   }
+
+  /// Ends one level; the outermost one only estimates how long the operations would take, and drops them. For
+  /// a communicator's operations this is the sum of the collectives and the longest message, and the group
+  /// takes as long as the slowest communicator.
+  Status simulateEnd(ncclSimInfo_t* info);
 
   /// Ends one level; the outermost one runs the jobs, then launches the operations.
   Status end();

@@ -76,6 +76,16 @@ Status Planner::check(const Operation& operation) const {
   return chooseFor(operation, false).status();
 }
 
+Result<double> Planner::predictSeconds(const Operation& operation) const {
+  if (endpoint_.ranks() == 1) return 0.0;
+  if (operation.kind == Operation::Kind::collective) {
+    TUTTI_ASSIGN(const Choice choice, chooseFor(operation, allMapped()));
+    return choice.predictedSeconds;
+  }
+  const CostParameters costs = endpoint_.mapped(operation.root) ? sharedMemoryCosts() : tcpCosts();
+  return costs.alpha + costs.beta * static_cast<double>(operation.count * sizeOf(operation.type));
+}
+
 Result<bool> Planner::wantsZeroCopy(const Operation& operation) {
   if (endpoint_.ranks() == 1 || !allMapped()) return false;
   if (operation.reduction.ownScalar) return false;  // a rank cannot scale what it reads from its peers

@@ -51,6 +51,8 @@ class Planner {
   /// An error when NCCL_ALGO leaves nothing that could run the operation. Thread-safe; for the call that
   /// enqueues it.
   Status check(const Operation& operation) const;
+  /// What the selector's cost model expects of the operation. Thread-safe.
+  Result<double> predictSeconds(const Operation& operation) const;
   /// The plan of a send, a receive or a copy.
   Result<Plan> planMessage(const Operation& message);
 

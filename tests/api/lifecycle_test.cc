@@ -240,9 +240,30 @@ TEST(Extensions, StreamSynchronizeWaitsForEnqueuedWork) {
   });
 }
 
-TEST(Library, CallsThatAreNotServedYetSaySo) {
-  EXPECT_EQ(ncclGroupSimulateEnd(nullptr), ncclInvalidUsage);
-  EXPECT_NE(std::strstr(ncclGetLastError(nullptr), "does not serve it yet"), nullptr);
+TEST(SimulateEnd, EstimatesAGroupAndLaunchesNothing) {
+  runRanks(2, [](Rank& rank) {
+    ncclSimInfo_t info = NCCL_SIM_INFO_INITIALIZER;
+    EXPECT_EQ(ncclGroupSimulateEnd(&info), ncclInvalidUsage);
+    std::vector<float> data(1 << 20, 1.0f);
+    float times[2] = {0, 0};
+    const size_t counts[] = {16, data.size()};
+    for (int i = 0; i < 2; ++i) {
+      ASSERT_NCCL_OK(ncclGroupStart());
+      ASSERT_NCCL_OK(
+          ncclAllReduce(data.data(), data.data(), counts[i], ncclFloat32, ncclSum, rank.comm, rank.stream));
+      ASSERT_NCCL_OK(ncclGroupSimulateEnd(&info));
+      times[i] = info.estimatedTime;
+    }
+    EXPECT_GT(times[0], 0);
+    EXPECT_GT(times[1], 5 * times[0]);
+    rank.sync();
+    EXPECT_EQ(data[0], 1.0f);
+    ASSERT_NCCL_OK(ncclGroupStart());
+    info.magic = 1;
+    EXPECT_EQ(ncclGroupSimulateEnd(&info), ncclInvalidArgument);
+    EXPECT_EQ(ncclGroupSimulateEnd(nullptr), ncclInvalidArgument);
+    EXPECT_EQ(ncclGroupEnd(), ncclInvalidArgument) << "the group is still open, and knows of the errors";
+  });
 }
 
 }  // namespace

@@ -157,5 +157,26 @@ TEST(Params, ABadValueInAFileIsNamedWithItsLine) {
   ::unlink(path.c_str());
 }
 
+TEST(Params, WhatNobodyReadsIsListedWithWhereItStands) {
+  const std::string path = temporaryPath("conf");
+  std::ofstream(path) << "NCCL_IB_TC=106\nNCCL_BUFFSIZE=8192\nPATH=x\nTUTTI_NO_SUCH=1\n";
+  const ScopedEnv conf("NCCL_CONF_FILE", path);
+  const ScopedEnv typo("NCCL_SOCKET_IFNAM", "eth0");
+  EXPECT_THAT(params().unread(),
+              ::testing::IsSupersetOf({std::string("NCCL_SOCKET_IFNAM (environment)"),
+                                       "NCCL_IB_TC (" + path + ":1)", "TUTTI_NO_SUCH (" + path + ":4)"}));
+  for (const std::string& text : params().unread()) EXPECT_THAT(text, ::testing::Not(HasSubstr("BUFFSIZE")));
+  ::unlink(path.c_str());
+}
+
+TEST(Params, ProblemsCanBeAskedForLater) {
+  {
+    const ScopedEnv env("NCCL_BUFFSIZE", "much");
+    EXPECT_THAT(params().problems(),
+                ElementsAre(HasSubstr("NCCL_BUFFSIZE=much (environment): not a whole number")));
+  }
+  EXPECT_THAT(params().problems(), IsEmpty());
+}
+
 }  // namespace
 }  // namespace tutti::testing

@@ -69,8 +69,8 @@ TEST(DirectAccess, CanBeSwitchedOffBetweenThreadsOfOneProcess) {
 TEST(AlgorithmDemand, ThatCannotBeMetIsRefusedByTheCallItself) {
   const Setting tree("NCCL_ALGO", "tree");
   RankProcesses ranks(2, Path::sharedMemory, [](Rank& self, const ChildSide& parent) {
-    std::vector<int> data(2000, 1);
-    if (ncclAllGather(data.data(), data.data(), 1000, ncclInt32, self.comm, nullptr) != ncclInvalidUsage)
+    std::vector<int> data(1000, 1), gathered(2000);
+    if (ncclAllGather(data.data(), gathered.data(), 1000, ncclInt32, self.comm, nullptr) != ncclInvalidUsage)
       return 2;
     // The communicator is none the worse for it, and the tree serves what it can.
     must(ncclAllReduce(data.data(), data.data(), 1000, ncclInt32, ncclSum, self.comm, nullptr),
