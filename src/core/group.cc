@@ -96,9 +96,7 @@ Status continueInBackground(GroupWork work) {
 
 Status inProgress() { return {ncclInProgress, "in progress: poll ncclCommGetAsyncError"}; }
 
-Group& Group::ofThisThread() {
-  return threadObject<Group>();
-}
+Group& Group::ofThisThread() { return threadObject<Group>(); }
 
 Status Group::submit(const CommUse& use, const Operation& operation) {
   TUTTI_TRY(use->error());
