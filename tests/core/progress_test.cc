@@ -22,7 +22,9 @@ TEST(Progress, IsReadWholeWhileItIsWritten) {
   std::thread reader([&] {
     while (!stop.load()) {
       const auto seen = progress.read();
-      if (seen.running()) EXPECT_EQ(seen.call.root, static_cast<int>(seen.call.count % 1000));
+      if (seen.running()) {
+        EXPECT_EQ(seen.call.root, static_cast<int>(seen.call.count % 1000));
+      }
     }
   });
   for (size_t i = 1; i < 20000; ++i) {

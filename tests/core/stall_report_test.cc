@@ -123,7 +123,9 @@ TEST(Positions, SurviveTheWire) {
       damaged[size] = static_cast<char>(damaged[size] ^ change);
       WireReader wrong(damaged);
       RankPosition other;
-      if (RankPosition::decode(wrong, other)) EXPECT_FALSE(other.standing().empty());
+      if (RankPosition::decode(wrong, other)) {
+        EXPECT_FALSE(other.standing().empty());
+      }
     }
   }
 }
