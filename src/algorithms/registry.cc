@@ -20,7 +20,8 @@ const std::array<Algorithm, 7>& table() {
   static const std::vector<Collective> kFive = {allReduce, allGather, reduceScatter, broadcast, reduce};
   static const std::vector<Collective> kAllEight = {allReduce, allGather, reduceScatter, broadcast,
                                                     reduce,    allToAll,  gather,        scatter};
-  static const std::array<Algorithm, 7> kTable = {{
+  // Never destroyed, as programs may use communicators in static destructors.
+  static const auto& kTable = *new std::array<Algorithm, 7>{{
       {"ring", "ring; chain for Broadcast and Reduce", Medium::messages, kFive, false, ring},
       {"tree",
        "double binary tree, pipelined",

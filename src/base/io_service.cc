@@ -189,8 +189,13 @@ void IoService::afterForkInChild() {
       ::close(null);
     }
   }
-  // Leaked on purpose: a std::thread whose thread is elsewhere can be neither joined nor destroyed.
-  new std::shared_ptr<Loop>(std::move(service.loop_));
+  // Kept for ever: a std::thread whose thread is elsewhere can be neither joined nor destroyed.
+  struct Kept {
+    std::shared_ptr<Loop> loop;
+    Kept* before;
+  };
+  static Kept* kept = nullptr;
+  kept = new Kept{std::move(service.loop_), kept};
   service.loop_.reset();
   currentLoop = nullptr;
   service.mutex_.unlock();

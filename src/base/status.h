@@ -38,7 +38,7 @@ class [[nodiscard]] Status {
   ncclResult_t code() const { return code_; }
   /// Empty when ok.
   const std::string& message() const {
-    static const std::string kEmpty;
+    static const std::string& kEmpty = *new std::string;  // never destroyed, as Status is used at exit
     return message_ ? *message_ : kEmpty;
   }
 

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <iterator>
 
+#include "base/thread_object.h"
 #include "core/background.h"
 #include "core/capture.h"
 #include "core/communicator.h"
@@ -14,6 +15,14 @@ namespace tutti {
 namespace {
 
 constexpr unsigned kSimInfoMagic = 0x74685283;
+
+/// Kept between calls so that launching allocates nothing.
+struct LaunchScratch {
+  std::vector<RankTask*> tasks;
+  std::vector<Operation> operations;
+  std::vector<CommUse> uses;
+  std::vector<Operation> own;
+};
 
 /// A message to oneself moves only together with its counterpart in the same group: without it, it would wait
 /// for ever.
@@ -87,10 +96,7 @@ Status continueInBackground(GroupWork work) {
 
 Status inProgress() { return {ncclInProgress, "in progress: poll ncclCommGetAsyncError"}; }
 
-Group& Group::ofThisThread() {
-  static thread_local Group group;
-  return group;
-}
+Group& Group::ofThisThread() { return threadObject<Group>(); }
 
 Status Group::submit(const CommUse& use, const Operation& operation) {
   TUTTI_TRY(use->error());
@@ -233,7 +239,7 @@ Status GroupWork::runJobs() {
 Status GroupWork::checkEntries() const {
   TUTTI_ASSIGN(const tuttiHostRuntime_v1* runtime, hostTable());
   for (const Entry& entry : entries) TUTTI_TRY(checkStream(*runtime, entry.operation.stream));
-  static thread_local std::vector<Operation> own;
+  std::vector<Operation>& own = threadObject<LaunchScratch>().own;
   for (const Entry& entry : entries) {
     if (entry.operation.kind == Operation::Kind::collective ||
         entry.operation.root != entry.communicator->rank()) {
@@ -284,14 +290,13 @@ Status GroupWork::checkCaptures() {
 }
 
 Status GroupWork::launch() {
-  // Kept between calls so that launching allocates nothing.
-  static thread_local std::vector<RankTask*> tasks;
-  static thread_local std::vector<Operation> operations;
-  static thread_local std::vector<CommUse> uses;
+  auto& [tasks, operations, uses, own] = threadObject<LaunchScratch>();
   tasks.clear();
+  uses.clear();
   struct Release {
+    std::vector<CommUse>& uses;
     ~Release() { uses.clear(); }
-  } release;
+  } release{uses};
   TUTTI_TRY(resolve(uses));
   TUTTI_TRY(checkEntries());
   TUTTI_TRY(checkCaptures());

@@ -1,18 +1,23 @@
 #include "core/last_error.h"
 
+#include "base/thread_object.h"
+
 namespace tutti {
 namespace {
-thread_local std::string threadLastError;
-thread_local std::string threadCommunicatorFailure;
+struct Texts {
+  std::string lastError;
+  std::string communicatorFailure;
+};
 }  // namespace
 
-void rememberError(const Status& status) { threadLastError = status.message(); }
-const char* lastErrorText() { return threadLastError.c_str(); }
+void rememberError(const Status& status) { threadObject<Texts>().lastError = status.message(); }
+const char* lastErrorText() { return threadObject<Texts>().lastError.c_str(); }
 
 const char* keepFailureText(const Status& failure) {
   // The same text again keeps its place, so that pointers returned before stay valid.
-  if (threadCommunicatorFailure != failure.message()) threadCommunicatorFailure = failure.message();
-  return threadCommunicatorFailure.c_str();
+  std::string& text = threadObject<Texts>().communicatorFailure;
+  if (text != failure.message()) text = failure.message();
+  return text.c_str();
 }
 
 }  // namespace tutti

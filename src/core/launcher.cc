@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/params.h"
+#include "base/thread_object.h"
 #include "core/communicator.h"
 #include "device/host_table.h"
 
@@ -55,6 +56,11 @@ class DeviceScope {
 struct Inline {
   RankTask* task;
   void* occupation;
+};
+
+/// Kept between calls so that launching allocates nothing.
+struct InlineTasks {
+  std::vector<Inline> list;
 };
 
 /// Advances the tasks that this thread holds; ends those that are done and drops them from the list. True
@@ -140,7 +146,7 @@ tuttiStreamTask replayTask(RankTask* task) {
 
 Status launchTasks(std::span<RankTask* const> tasks) {
   TUTTI_ASSIGN(const tuttiHostRuntime_v1* runtime, hostTable());
-  static thread_local std::vector<Inline> inlineTasks;
+  std::vector<Inline>& inlineTasks = threadObject<InlineTasks>().list;
   inlineTasks.clear();
   Status status;
   for (RankTask* task : tasks) {

@@ -96,7 +96,8 @@ class Progress {
     return sequence_.load(std::memory_order_relaxed) + moves_.load(std::memory_order_relaxed);
   }
 
-  alignas(64) std::atomic<uint64_t> sequence_{0};
+  // Not over-aligned: objects that are made and freed with each communicator would fragment glibc's heap.
+  std::atomic<uint64_t> sequence_{0};
   std::atomic<uint64_t> words_[3]{};
   std::atomic<uint64_t> moves_{0};
   std::atomic<uint64_t> number_{0};

@@ -16,7 +16,7 @@ constexpr size_t kHostSlotBytes = 128 * 1024;
 constexpr size_t kNetworkSlotBytes = 512 * 1024;
 constexpr size_t kScratchSlices = 8;
 // Several rings between hosts keep the links busy while one of them waits for a slice.
-constexpr int kNetworkChannels = 2;
+constexpr int kNetworkChannels = 4;
 
 size_t defaultSlotBytes(int hosts) {
   const size_t standard = hosts > 1 ? kNetworkSlotBytes : kHostSlotBytes;

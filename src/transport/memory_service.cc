@@ -27,9 +27,9 @@ constexpr std::chrono::seconds kUnusedFor{60};
 
 /// The Unix listener that all endpoints of this process share.
 Result<std::shared_ptr<AuthListener>> processListener() {
-  static std::mutex mutex;
+  static std::mutex& mutex = *new std::mutex;  // never destroyed, as endpoints may be made at exit
   static uint64_t owner = 0;
-  static std::weak_ptr<AuthListener> known;
+  static auto& known = *new std::weak_ptr<AuthListener>;
   const std::lock_guard lock(mutex);
   TUTTI_ASSIGN(const uint64_t self, processToken());
   if (owner == self) {

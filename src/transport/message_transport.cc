@@ -312,6 +312,15 @@ void MessageTransport::onServiceThread() {
     ioService().modify(watch_, 0);  // the running thread looks itself
     return;
   }
+  if (bell_->sleepers.load(std::memory_order_seq_cst) != 0) {
+    // The rank's thread waits for what came. It moves it better itself: what it copies is then in the caches
+    // of the core that works on it. The timer moves the lanes if the sleeper is after something else.
+    ioService().modify(watch_, 0);
+    owesPark_ = true;
+    startTick(kTick);
+    bell_->ring();
+    return;
+  }
   while (parked_.load(std::memory_order_relaxed) && pumpAll()) continue;
 }
 

@@ -47,6 +47,26 @@ TEST(Params, DefaultsAreTakenWhenNothingIsSet) {
   EXPECT_EQ(params().buffSize.sourceText(), "default");
 }
 
+TEST(Params, SecondsMayBeFractions) {
+  using std::chrono::milliseconds;
+  const auto value = [](const char* text) {
+    const ScopedEnv env("TUTTI_STALL_WARN", text);
+    return params().stallWarn.time();
+  };
+  EXPECT_EQ(value("2"), milliseconds(2000));
+  EXPECT_EQ(value(" 0.25 "), milliseconds(250));
+  EXPECT_EQ(value(".5"), milliseconds(500));
+  EXPECT_EQ(value("0"), milliseconds(0));
+  EXPECT_EQ(value("1.23456"), milliseconds(1234));
+  EXPECT_EQ(value(""), milliseconds(30000));
+  EXPECT_EQ(params().stallWarn.standardText(), "30");
+  for (const char* wrong : {"-1", "1e3", ".", "1.2.3", "ten", "99999999999", "9999999999999999999999"}) {
+    const std::string warning = warningsFor(
+        "TUTTI_STALL_WARN", wrong, [] { EXPECT_EQ(params().stallWarn.time(), milliseconds(30000)); });
+    EXPECT_THAT(warning, HasSubstr("TUTTI_STALL_WARN")) << wrong;
+  }
+}
+
 TEST(Params, IntegersHaveAnyBaseAndEmptyMeansDefault) {
   const auto value = [](const char* text) {
     const ScopedEnv env("NCCL_MAX_NCHANNELS", text);

@@ -3,6 +3,10 @@
 
 #include <gmock/gmock.h>
 
+#include <algorithm>
+
+#include <mutex>
+
 #include "bootstrap/ranks.h"
 
 namespace tutti::testing {
@@ -68,6 +72,38 @@ TEST_P(ControlOfSize, EndsInAnyOrderWithoutAFault) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Threads, ControlOfSize, ::testing::Values(1, 2, 3, 4, 5, 6, 7, 8, 9, 32));
+
+TEST(Control, NotesTravelBetweenRankZeroAndTheOthersAndToNobodyElse) {
+  const ncclUniqueId id = newId();
+  std::vector<std::unique_ptr<Rank>> ranks;
+  std::mutex mutex;
+  std::vector<std::string> came;
+  for (int i = 0; i < 3; ++i) {
+    ranks.push_back(makeRank(id, i, 3));
+    ranks.back()->request.onNote = [&, i](int from, std::string_view bytes) {
+      const std::lock_guard lock(mutex);
+      came.push_back(std::to_string(from) + ">" + std::to_string(i) + " " + std::string(bytes));
+    };
+  }
+  onThreads(ranks, [](Rank& rank) { join(rank); });
+  EXPECT_TRUE(ranks[2]->control->note(0, "hello").isOk());
+  EXPECT_TRUE(ranks[0]->control->note(1, "you").isOk());
+  EXPECT_FALSE(ranks[1]->control->note(2, "no").isOk());
+  EXPECT_FALSE(ranks[1]->control->note(7, "no").isOk());
+  EXPECT_TRUE(eventually([&] {
+    const std::lock_guard lock(mutex);
+    return came.size() == 2;
+  }));
+  {
+    const std::lock_guard lock(mutex);
+    std::sort(came.begin(), came.end());
+    EXPECT_EQ(came, (std::vector<std::string>{"0>1 you", "2>0 hello"}));
+  }
+  EXPECT_EQ(ranks[0]->control->gone(2), "");
+  ranks[2]->control->leave(within(1000ms));
+  EXPECT_TRUE(eventually([&] { return ranks[0]->control->gone(2) == "has left the communicator"; }));
+  EXPECT_FALSE(ranks[2]->control->note(0, "late").isOk());
+}
 
 TEST(Control, GivesAllRanksOneSecretAndEachCommunicatorAnother) {
   auto first = joinedRanks(3);

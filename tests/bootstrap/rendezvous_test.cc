@@ -76,6 +76,21 @@ TEST(Rendezvous, TellsThoseWhoCameWhoIsMissing) {
   }
 }
 
+TEST(Rendezvous, SaysWhoIsMissingSoFarLongBeforeItGivesUp) {
+  const std::string path = ::testing::TempDir() + "tutti_reminder_" + std::to_string(::getpid());
+  const ScopedEnv level("NCCL_DEBUG", "WARN"), file("NCCL_DEBUG_FILE", path), soon("TUTTI_STALL_WARN", "0.1");
+  const ncclUniqueId id = newId();
+  std::vector<std::unique_ptr<Rank>> ranks;
+  for (const int rank : {0, 2}) ranks.push_back(makeRank(id, rank, 4));
+  onThreads(ranks, [](Rank& rank) { join(rank, 700ms); });
+  std::ostringstream text;
+  text << std::ifstream(path).rdbuf();
+  ::unlink(path.c_str());
+  const size_t first = text.str().find("2 of 4 came so far; waiting for ranks 1 and 3");
+  EXPECT_NE(first, std::string::npos) << text.str();
+  EXPECT_NE(text.str().find("came so far", first + 20), std::string::npos) << "only once: " << text.str();
+}
+
 TEST(Rendezvous, NamesBothWhenARankComesTwice) {
   const ncclUniqueId id = newId();
   std::vector<std::unique_ptr<Rank>> ranks;

@@ -87,7 +87,7 @@ void startWorker(const ChildSide& parent) {
 TEST(HundredCycles, OfOneProcessLeaveEverythingAsItWas) {
   const auto files = sharedMemoryFiles();
   Child child([](const ChildSide& parent) {
-    for (int i = 0; i < 10; ++i) oneCycle(4, parent);
+    for (int i = 0; i < 50; ++i) oneCycle(4, parent);  // until the allocator has its arenas
     const Holdings before = holdings();
     for (int i = 0; i < 100; ++i) oneCycle(4, parent);
     parent.say("left:" + leftOver(before));

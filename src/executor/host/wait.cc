@@ -11,6 +11,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 constexpr int kPollsPerClock = 16;
+/// Spinning on a core that others use.
+constexpr std::chrono::microseconds kSharedSpin{1};
 
 /// Tells the core that this is a spin loop.
 inline void relax() {
@@ -35,6 +37,8 @@ class IdleTimer {
     polls_ = 0;
     running_ = false;
   }
+  /// When the wait began; right after elapsed().
+  Clock::time_point since() const { return start_; }
   /// Call once a poll without progress.
   Clock::duration elapsed() {
     if (polls_++ % kPollsPerClock == 0) {
@@ -75,10 +79,14 @@ WaitPolicy WaitPolicy::forRanks(const Endpoint& endpoint) {
 bool HostExecutor::yieldCore() {
   constexpr auto kTooLong = std::chrono::microseconds(500);
   constexpr auto kLongestPause = std::chrono::milliseconds(1280);
+  // Longer than a yield to nobody, or to a rank that only looks and yields again.
+  constexpr auto kSomebodyRan = std::chrono::microseconds(20);
+  constexpr auto kSharedFor = std::chrono::milliseconds(100);
   const auto before = Clock::now();
   if (before < noYieldBefore_) return false;
   ::sched_yield();
   const auto after = Clock::now();
+  if (after - before > kSomebodyRan) sharedUntil_ = after + kSharedFor;
   if (after - before <= kTooLong) {
     yieldPause_ = kFirstYieldPause;
   } else {
@@ -112,9 +120,10 @@ HostRun::State HostExecutor::drive(const std::function<HostRun::State()>& advanc
         break;
     }
     const auto waited = idle.elapsed();
-    if (waited < policy.spin) {
+    const auto spin = idle.since() < sharedUntil_ ? std::min(policy.spin, kSharedSpin) : policy.spin;
+    if (waited < spin) {
       relax();
-    } else if (waited < policy.spin + policy.yield && yieldCore()) {
+    } else if (waited < spin + policy.yield && yieldCore()) {
       // A rank that shares this core could run: perhaps the one that we wait for.
     } else {
       const uint32_t ticket = bell->prepare();

@@ -54,11 +54,11 @@ const char* name(SimdTarget target) {
 }
 
 const std::vector<SimdTarget>& availableTargets() {
-  static const std::vector<SimdTarget> targets = [] {
-    std::vector<SimdTarget> found;
+  static const auto& targets = *[] {  // never destroyed: used at exit too
+    auto* found = new std::vector<SimdTarget>;
     for (int t = 0; t < kSimdTargets; ++t) {
       if (kernelTable().copy[t] != nullptr && cpuRuns(static_cast<SimdTarget>(t))) {
-        found.push_back(static_cast<SimdTarget>(t));
+        found->push_back(static_cast<SimdTarget>(t));
       }
     }
     return found;
