@@ -250,6 +250,18 @@ TUTTI_NCCL_FUNCTION(CommWindowDeregister, (ncclComm_t comm, ncclWindow_t win));
 /* Since 2.29: the buffer that this rank registered as the window. */
 TUTTI_NCCL_FUNCTION(WinGetUserPtr, (ncclComm_t comm, ncclWindow_t win, void** outUserPtr));
 
+/* Since 2.29.7: GPU memory of a communicator. */
+#define NCCL_SUSPEND_MEM 0x01
+typedef enum {
+  ncclStatGpuMemSuspend = 0,   /* bytes that suspending would release */
+  ncclStatGpuMemSuspended = 1, /* 1: suspended */
+  ncclStatGpuMemPersist = 2,   /* bytes that stay */
+  ncclStatGpuMemTotal = 3
+} ncclCommMemStat_t;
+TUTTI_NCCL_FUNCTION(CommSuspend, (ncclComm_t comm, int flags));
+TUTTI_NCCL_FUNCTION(CommResume, (ncclComm_t comm));
+TUTTI_NCCL_FUNCTION(CommMemStats, (ncclComm_t comm, ncclCommMemStat_t stat, uint64_t* value));
+
 /* Reduction operators. */
 TUTTI_NCCL_FUNCTION(RedOpCreatePreMulSum, (ncclRedOp_t * op, void* scalar, ncclDataType_t datatype,
                                            ncclScalarResidence_t residence, ncclComm_t comm));

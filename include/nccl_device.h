@@ -201,6 +201,16 @@ TUTTI_NCCL_FUNCTION(ncclResult_t, DevCommCreate,
 TUTTI_NCCL_FUNCTION(ncclResult_t, DevCommDestroy, (ncclComm_t comm, const ncclDevComm_t* devComm));
 TUTTI_NCCL_FUNCTION(ncclResult_t, CommQueryProperties, (ncclComm_t comm, ncclCommProperties_t* props));
 
+/* Since 2.29: pointers into windows, for kernels. */
+TUTTI_NCCL_FUNCTION(ncclResult_t, GetLsaMultimemDevicePointer,
+                    (ncclWindow_t window, size_t offset, void** outPtr));
+TUTTI_NCCL_FUNCTION(ncclResult_t, GetMultimemDevicePointer,
+                    (ncclWindow_t window, size_t offset, ncclMultimemHandle_t multimem, void** outPtr));
+TUTTI_NCCL_FUNCTION(ncclResult_t, GetLsaDevicePointer,
+                    (ncclWindow_t window, size_t offset, int lsaRank, void** outPtr));
+TUTTI_NCCL_FUNCTION(ncclResult_t, GetPeerDevicePointer,
+                    (ncclWindow_t window, size_t offset, int peer, void** outPtr));
+
 /* Teams: all ranks; those whose memory this rank's kernels can load and store (without a GPU: itself alone);
  * those with the same place in their LSA teams. No error can be told here: the members of the team of a bad
  * communicator are 0, a rank of one is -1. */

@@ -18,10 +18,16 @@ namespace {
 
 constexpr size_t kBytesOfLineA2A = 16;  // 8 of data, 8 of flags
 
-Status needsGpu(const char* function) {
-  return invalidUsage(
-      "{} makes a communicator for CUDA kernels, which needs a GPU; this communicator's ranks are CPUs",
-      function);
+Status needsGpu(const char* function, const char* what) {
+  return invalidUsage("{} {}, which needs a GPU; the ranks here are CPUs", function, what);
+}
+
+/// As NCCL's where there is no multicast memory: success, and null.
+Status noMultimem(ncclWindow_t window, void** out) {
+  if (window == nullptr) return invalidArgument("window is null");
+  if (out == nullptr) return invalidArgument("outPtr is null");
+  *out = nullptr;
+  return Status::ok();
 }
 
 Status checkCount(const char* name, int64_t value) {
@@ -65,7 +71,7 @@ Status fillProperties(ncclComm_t comm, ncclCommProperties_t* out) {
   }
   out->ginType = NCCL_GIN_TYPE_NONE;
   out->nLsaTeams = communicator->ranks();
-  out->hostRmaSupport = false;
+  out->hostRmaSupport = true;
   out->railedGinType = NCCL_GIN_TYPE_NONE;
   return Status::ok();
 }
@@ -83,7 +89,8 @@ Status requireBarrier(int64_t words, ncclDevResourceHandle_t* buffer, ncclDevRes
 extern "C" {
 
 ncclResult_t pncclDevCommCreate(ncclComm_t, const ncclDevCommRequirements_t*, ncclDevComm_t*) {
-  return entry("ncclDevCommCreate", [] { return needsGpu("ncclDevCommCreate"); });
+  return entry("ncclDevCommCreate",
+               [] { return needsGpu("ncclDevCommCreate", "makes a communicator for CUDA kernels"); });
 }
 
 ncclResult_t pncclDevCommDestroy(ncclComm_t, const ncclDevComm_t*) {
@@ -94,6 +101,38 @@ ncclResult_t pncclDevCommDestroy(ncclComm_t, const ncclDevComm_t*) {
 
 ncclResult_t pncclCommQueryProperties(ncclComm_t comm, ncclCommProperties_t* props) {
   return entry("ncclCommQueryProperties", [&] { return fillProperties(comm, props); });
+}
+
+ncclResult_t pncclGetLsaMultimemDevicePointer(ncclWindow_t window, size_t, void** outPtr) {
+  return entry("ncclGetLsaMultimemDevicePointer", [&] { return noMultimem(window, outPtr); });
+}
+ncclResult_t pncclGetMultimemDevicePointer(ncclWindow_t window, size_t, ncclMultimemHandle_t, void** outPtr) {
+  return entry("ncclGetMultimemDevicePointer", [&] { return noMultimem(window, outPtr); });
+}
+ncclResult_t pncclGetLsaDevicePointer(ncclWindow_t, size_t, int, void**) {
+  return entry("ncclGetLsaDevicePointer",
+               [] { return needsGpu("ncclGetLsaDevicePointer", "gives a pointer for CUDA kernels"); });
+}
+ncclResult_t pncclGetPeerDevicePointer(ncclWindow_t, size_t, int, void**) {
+  return entry("ncclGetPeerDevicePointer",
+               [] { return needsGpu("ncclGetPeerDevicePointer", "gives a pointer for CUDA kernels"); });
+}
+
+ncclResult_t pncclCommSuspend(ncclComm_t, int) {
+  return entry("ncclCommSuspend", [] { return needsGpu("ncclCommSuspend", "releases GPU memory"); });
+}
+ncclResult_t pncclCommResume(ncclComm_t) {
+  return entry("ncclCommResume", [] { return needsGpu("ncclCommResume", "takes GPU memory again"); });
+}
+ncclResult_t pncclCommMemStats(ncclComm_t comm, ncclCommMemStat_t stat, uint64_t* value) {
+  return entry("ncclCommMemStats", [&]() -> Status {
+    if (value == nullptr) return invalidArgument("value is null");
+    TUTTI_TRY(resolveHandle(comm).status());
+    if (stat < ncclStatGpuMemSuspend || stat > ncclStatGpuMemTotal)
+      return invalidArgument("stat is {}, which is no ncclCommMemStat_t", static_cast<int>(stat));
+    *value = 0;  // of GPU memory there is none
+    return Status::ok();
+  });
 }
 
 ncclTeam_t pncclTeamWorld(ncclComm_t comm) {
@@ -199,6 +238,16 @@ TUTTI_WEAK_ALIAS(DevCommCreate)
 ncclResult_t ncclDevCommCreate(ncclComm_t, const ncclDevCommRequirements_t*, ncclDevComm_t*);
 TUTTI_WEAK_ALIAS(DevCommDestroy) ncclResult_t ncclDevCommDestroy(ncclComm_t, const ncclDevComm_t*);
 TUTTI_WEAK_ALIAS(CommQueryProperties) ncclResult_t ncclCommQueryProperties(ncclComm_t, ncclCommProperties_t*);
+TUTTI_WEAK_ALIAS(GetLsaMultimemDevicePointer)
+ncclResult_t ncclGetLsaMultimemDevicePointer(ncclWindow_t, size_t, void**);
+TUTTI_WEAK_ALIAS(GetMultimemDevicePointer)
+ncclResult_t ncclGetMultimemDevicePointer(ncclWindow_t, size_t, ncclMultimemHandle_t, void**);
+TUTTI_WEAK_ALIAS(GetLsaDevicePointer) ncclResult_t ncclGetLsaDevicePointer(ncclWindow_t, size_t, int, void**);
+TUTTI_WEAK_ALIAS(GetPeerDevicePointer)
+ncclResult_t ncclGetPeerDevicePointer(ncclWindow_t, size_t, int, void**);
+TUTTI_WEAK_ALIAS(CommSuspend) ncclResult_t ncclCommSuspend(ncclComm_t, int);
+TUTTI_WEAK_ALIAS(CommResume) ncclResult_t ncclCommResume(ncclComm_t);
+TUTTI_WEAK_ALIAS(CommMemStats) ncclResult_t ncclCommMemStats(ncclComm_t, ncclCommMemStat_t, uint64_t*);
 TUTTI_WEAK_ALIAS(TeamWorld) ncclTeam_t ncclTeamWorld(ncclComm_t);
 TUTTI_WEAK_ALIAS(TeamLsa) ncclTeam_t ncclTeamLsa(ncclComm_t);
 TUTTI_WEAK_ALIAS(TeamRail) ncclTeam_t ncclTeamRail(ncclComm_t);

@@ -48,6 +48,7 @@ TEST_F(AbiDevice, PropertiesAreFilledForOldAndNewCallers) {
   EXPECT_EQ(properties.nRanks, 2);
   EXPECT_FALSE(properties.deviceApiSupport);
   EXPECT_EQ(properties.nLsaTeams, 2);
+  EXPECT_TRUE(properties.hostRmaSupport);
 
   // 2.29.2: 40 bytes, of which the last five are one enum of a byte and nothing. What follows is somebody
   // else's.
@@ -76,6 +77,29 @@ TEST_F(AbiDevice, CommunicatorsForKernelsNeedAGpuAndTheAnswerSaysSo) {
   EXPECT_EQ(ncclDevCommCreate(comms_[0], &requirements, &device), ncclInvalidUsage);
   EXPECT_THAT(ncclGetLastError(nullptr), testing::HasSubstr("needs a GPU"));
   EXPECT_EQ(ncclDevCommDestroy(comms_[0], &device), ncclInvalidUsage);
+}
+
+TEST_F(AbiDevice, GpuMemoryAndItsPointersAreAnsweredAsWithoutAny) {
+  uint64_t bytes = 7;
+  for (const auto stat :
+       {ncclStatGpuMemSuspend, ncclStatGpuMemSuspended, ncclStatGpuMemPersist, ncclStatGpuMemTotal}) {
+    ASSERT_EQ(ncclCommMemStats(comms_[0], stat, &bytes), ncclSuccess);
+    EXPECT_EQ(bytes, 0u);
+  }
+  EXPECT_EQ(ncclCommMemStats(comms_[0], static_cast<ncclCommMemStat_t>(4), &bytes), ncclInvalidArgument);
+  EXPECT_EQ(ncclCommMemStats(nullptr, ncclStatGpuMemTotal, &bytes), ncclInvalidArgument);
+  EXPECT_EQ(ncclCommSuspend(comms_[0], NCCL_SUSPEND_MEM), ncclInvalidUsage);
+  EXPECT_THAT(ncclGetLastError(nullptr), testing::HasSubstr("releases GPU memory, which needs a GPU"));
+  EXPECT_EQ(ncclCommResume(comms_[0]), ncclInvalidUsage);
+
+  const auto window = reinterpret_cast<ncclWindow_t>(&bytes);
+  void* pointer = &bytes;
+  EXPECT_EQ(ncclGetLsaMultimemDevicePointer(window, 0, &pointer), ncclSuccess);
+  EXPECT_EQ(pointer, nullptr);
+  EXPECT_EQ(ncclGetMultimemDevicePointer(window, 0, {}, nullptr), ncclInvalidArgument);
+  EXPECT_EQ(ncclGetLsaMultimemDevicePointer(nullptr, 0, &pointer), ncclInvalidArgument);
+  EXPECT_EQ(ncclGetPeerDevicePointer(window, 0, 0, &pointer), ncclInvalidUsage);
+  EXPECT_EQ(ncclGetLsaDevicePointer(window, 0, 0, &pointer), ncclInvalidUsage);
 }
 
 TEST_F(AbiDevice, SizesOfResourcesFollowFromTheArguments) {

@@ -86,7 +86,7 @@ std::set<std::string> unservedFunctions() {
   for (const auto& file : std::filesystem::directory_iterator(kSource + "/src/api"))
     if (file.path().extension() == ".cc") {
       names.merge(matches(contentOf(file.path()), R"re(notServed\("(\w+)"\))re"));
-      names.merge(matches(contentOf(file.path()), R"re(needsGpu\("(\w+)"\))re"));
+      names.merge(matches(contentOf(file.path()), R"re(needsGpu\("(\w+)")re"));
     }
   names.insert("ncclDevCommDestroy");
   return names;
