@@ -303,9 +303,10 @@ TEST_P(BothPaths, WaitingForARankThatHasLeftIsAnError) {
     }
     return sayError(self, parent, allReduce(self, data));
   });
+  // The stall report says it, or the connection, which may notice that its messages cannot be delivered
+  // first.
   for (int rank = 0; rank < 2; ++rank)
-    EXPECT_THAT(errorOf(ranks, rank),
-                AllOf(HasSubstr("rank 2"), HasSubstr("has left the communicator"), HasSubstr("AllReduce")));
+    EXPECT_THAT(errorOf(ranks, rank), AllOf(HasSubstr("rank 2"), HasSubstr("has left")));
   ranks.expectSuccess(kPatience);
 }
 
