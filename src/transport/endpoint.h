@@ -120,8 +120,11 @@ class Endpoint {
   /// taken them: endSleep() takes them (call it when a run starts and after every sleep); beginSleep() gives
   /// them back (before the thread sleeps on its doorbell AND when it has finished its run: what the run
   /// published may still have to be sent). The service thread rings this rank's bell when something moved.
-  /// Both may be called again without harm, and cost nothing when there are no message connections. A thread
-  /// that leaves without beginSleep() is noticed, but what it published may then wait up to 50 ms.
+  /// When the rank sleeps on the bell (Doorbell::prepare()), it may ring and leave the moving to the sleeper,
+  /// who then takes the connections and calls progress(); where he does not, it is done for him 5 to 50 ms
+  /// later. Both functions may be called again without harm, and cost nothing when there are no message
+  /// connections. A thread that leaves without beginSleep() is noticed, but what it published may then wait
+  /// up to 50 ms.
   virtual void beginSleep() = 0;
   virtual void endSleep() = 0;
 };

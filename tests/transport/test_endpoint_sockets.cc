@@ -220,6 +220,68 @@ TEST(SocketEndpoint, SendsWhatIsPublishedBetweenTwoParkings) {
       eachOnItsOwnHost);
 }
 
+/// Rank 0 sends one message at a time, each when rank 1 is about to sleep; rank 1 receives it with `receive`.
+template <typename Receive>
+void sendToASleeper(Receive receive) {
+  runThreadRanks(
+      2, smallOptions(),
+      [&](Endpoint& endpoint, OobChannel& oob) {
+        constexpr uint32_t kMessages = 5;
+        if (endpoint.rank() == 0) {
+          FifoSender* out = *endpoint.sender(1, 0, 0);
+          for (uint32_t i = 1; i <= kMessages; ++i) {
+            ASSERT_TRUE(oob.receive(1, 1, soon()).isOk());
+            std::this_thread::sleep_for(milliseconds(i % 2 == 0 ? 20 : 0));
+            ASSERT_NE(out->tryAcquire(), nullptr);
+            out->publish(i);
+            endpoint.beginSleep();
+          }
+          ASSERT_TRUE(oob.receive(1, 1, soon()).isOk());
+        } else {
+          FifoReceiver* in = *endpoint.receiver(0, 0, 0);
+          for (uint32_t i = 1; i <= kMessages; ++i) {
+            Doorbell* bell = endpoint.bell(1);
+            const uint32_t ticket = bell->prepare();
+            endpoint.beginSleep();
+            ASSERT_TRUE(oob.send(0, 1, "", soon()).isOk());
+            EXPECT_EQ(receive(endpoint, in, ticket), i);
+            bell->finish();
+            in->release();
+          }
+          ASSERT_TRUE(oob.send(0, 1, "", soon()).isOk());
+        }
+      },
+      eachOnItsOwnHost);
+}
+
+TEST(SocketEndpoint, WakesASleeperThatThenMovesWhatCameItself) {
+  sendToASleeper([](Endpoint& endpoint, FifoReceiver* in, uint32_t ticket) {
+    uint32_t bytes = 0;
+    const auto limit = steady_clock::now() + seconds(5);
+    Doorbell* bell = endpoint.bell(1);
+    while (in->tryPeek(&bytes) == nullptr && steady_clock::now() < limit) {
+      bell->sleep(ticket, 10'000'000);  // without a ring it sleeps beyond the limit
+      endpoint.endSleep();
+      endpoint.progress();
+      ticket = bell->prepare();
+      bell->finish();
+      endpoint.beginSleep();
+    }
+    EXPECT_LT(steady_clock::now(), limit);
+    return bytes;
+  });
+}
+
+TEST(SocketEndpoint, DeliversToASleeperThatNeverMovesAnything) {
+  sendToASleeper([](Endpoint&, FifoReceiver* in, uint32_t) {
+    uint32_t bytes = 0;
+    const auto limit = steady_clock::now() + seconds(5);
+    while (in->tryPeek(&bytes) == nullptr && steady_clock::now() < limit)
+      std::this_thread::sleep_for(milliseconds(1));
+    return bytes;
+  });
+}
+
 TEST(SocketEndpoint, CostsNothingWhileIdle) {
   runThreadRanks(
       2, smallOptions(),
