@@ -249,11 +249,10 @@ Status OneSided::await(const OneSidedCall& call) {
   const auto spinEnd = Clock::now() + kSpin;
   while (arrived(call.peer, call.signal) < target && Clock::now() < spinEnd) std::this_thread::yield();
   if (arrived(call.peer, call.signal) >= target) return Status::ok();
-  const Monitor::OutsideWait outside(communicator_.monitor(),
-                                     {.kind = CallName::Kind::waitSignal,
-                                      .root = call.peer,
-                                      .count = static_cast<uint64_t>(call.signal)},
-                                     {.peer = call.peer, .what = WaitFor::What::signal});
+  const Monitor::OutsideWait outside(
+      communicator_.monitor(),
+      {.kind = CallName::Kind::waitSignal, .root = call.peer, .count = static_cast<uint64_t>(call.signal)},
+      {.peer = call.peer, .what = WaitFor::What::signal});
   Doorbell& bell = *communicator_.endpoint().bell(communicator_.rank());
   while (arrived(call.peer, call.signal) < target) {
     TUTTI_TRY(communicator_.error());

@@ -81,8 +81,9 @@ CallName CallName::decode(WireReader& in) {
   name.root = in.i32();
   name.count = in.u64();
   name.blocks = in.u64();
-  if (kind > static_cast<uint8_t>(Kind::waitSignal) || collective > static_cast<uint8_t>(Collective::sendRecv) ||
-      type >= ncclNumTypes || op > static_cast<uint8_t>(Operator::own))
+  if (kind > static_cast<uint8_t>(Kind::waitSignal) ||
+      collective > static_cast<uint8_t>(Collective::sendRecv) || type >= ncclNumTypes ||
+      op > static_cast<uint8_t>(Operator::own))
     return {};
   name.kind = static_cast<Kind>(kind);
   name.collective = static_cast<Collective>(collective);
@@ -91,7 +92,7 @@ CallName CallName::decode(WireReader& in) {
   return name;
 }
 
-uint64_t CallName::bytes() const { 
+uint64_t CallName::bytes() const {
   if (kind == Kind::collective) return count * sizeOf(type);
   return kind == Kind::send || kind == Kind::recv ? count : 0;
 }
