@@ -84,6 +84,7 @@ Status Communicator::connectTo(Deadline deadline) {
     if (const auto monitor = weak.lock()) monitor->onNote(from, bytes);
   };
   TUTTI_ASSIGN(control_, Control::join(request, deadline));
+  session_ = control_->session();
   TUTTI_TRY(exchangePeers(deadline));
   std::set<std::string> hosts;
   for (const PeerInfo& peer : peers_) hosts.insert(peer.hostId);

@@ -76,6 +76,8 @@ class Communicator {
   Registrations& registrations() { return registrations_; }
   OneSided& oneSided() { return *oneSided_; }
   Control& control() { return *control_; }
+  /// Random, the same for all ranks.
+  uint64_t session() const { return session_; }
   const std::shared_ptr<CaptureLink>& captureLink() const { return captureLink_; }
   const FaultState& faults() const { return *faults_; }
 
@@ -138,6 +140,7 @@ class Communicator {
   std::unique_ptr<OneSided> oneSided_;
   Registrations registrations_;
   const std::shared_ptr<CaptureLink> captureLink_ = std::make_shared<CaptureLink>(*this);
+  uint64_t session_ = 0;
   uint64_t negotiations_ = 0;
   std::atomic<bool> revoked_{false};
   bool closed_ = false;

@@ -7,6 +7,7 @@
 #include "base/params.h"
 #include "base/thread_object.h"
 #include "core/communicator.h"
+#include "core/shared_stream.h"
 #include "device/host_table.h"
 
 namespace tutti {
@@ -14,10 +15,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 constexpr size_t kBytesPerTurn = 256 * 1024;  // of each task, so that the ranks of a group stay in step
-
-void releaseHolder(RankTask* task) {
-  if (task->holders.fetch_sub(1, std::memory_order_acq_rel) == 1) task->communicator().tasks().recycle(task);
-}
 
 void runTask(void* context) { static_cast<RankTask*>(context)->runToEnd(); }
 void releaseTask(void* context) { releaseHolder(static_cast<RankTask*>(context)); }
@@ -115,9 +112,8 @@ void spinInline(const tuttiHostRuntime_v1& runtime, std::vector<Inline>& tasks) 
   }
 }
 
-/// Puts the task on its streams: in `inlineTasks` when its stream is idle, else in the stream's queue.
-Status place(const tuttiHostRuntime_v1& runtime, RankTask* task, std::vector<Inline>& inlineTasks) {
-  const DeviceScope device(runtime, *task);
+/// Makes the task's further streams arrive, and wait for its end.
+Status placeArrivals(const tuttiHostRuntime_v1& runtime, RankTask* task) {
   task->streamsToArrive.store(static_cast<uint32_t>(task->otherStreams().size()), std::memory_order_relaxed);
   task->holders.store(1, std::memory_order_relaxed);
   for (cudaStream_t stream : task->otherStreams()) {
@@ -127,6 +123,13 @@ Status place(const tuttiHostRuntime_v1& runtime, RankTask* task, std::vector<Inl
       return systemError(error, "enqueue on stream {}", static_cast<const void*>(stream));
     }
   }
+  return Status::ok();
+}
+
+/// Puts the task on its streams: in `inlineTasks` when its stream is idle, else in the stream's queue.
+Status place(const tuttiHostRuntime_v1& runtime, RankTask* task, std::vector<Inline>& inlineTasks) {
+  const DeviceScope device(runtime, *task);
+  TUTTI_TRY(placeArrivals(runtime, task));
   void* occupation = nullptr;
   if (runtime.streamTryBegin(task->stream(), &occupation) == 0) {
     inlineTasks.push_back({task, occupation});
@@ -134,6 +137,47 @@ Status place(const tuttiHostRuntime_v1& runtime, RankTask* task, std::vector<Inl
     return systemError(error, "enqueue on stream {}", static_cast<const void*>(task->stream()));
   }
   return Status::ok();
+}
+
+/// The other ranks may have started already: a rank that cannot join in makes the communicator unusable. The
+/// task still has to end, in its turn, so that what was enqueued before and after it ends.
+void giveUp(RankTask* task, const Status& why) {
+  task->communicator().fail(why);
+  task->runToEnd();
+  releaseHolder(task);
+}
+
+/// Tasks that share a stream (see shareStream): one piece of work in its queue.
+Status placeShared(const tuttiHostRuntime_v1& runtime, const std::vector<RankTask*>& tasks) {
+  const DeviceScope device(runtime, *tasks.front());
+  Status status;
+  for (RankTask* task : tasks) {
+    if (Status arrivals = placeArrivals(runtime, task); !arrivals.isOk()) status = std::move(arrivals);
+  }
+  if (status.isOk()) {
+    const tuttiStreamTask work = sharedWork(tasks);
+    const int error = runtime.streamEnqueue(tasks.front()->stream(), work);
+    if (error == 0) return status;
+    status = systemError(error, "enqueue on stream {}", static_cast<const void*>(tasks.front()->stream()));
+    for (RankTask* task : tasks) task->communicator().fail(status);
+    work.run(work.context);
+    work.release(work.context);
+    return status;
+  }
+  for (RankTask* task : tasks) giveUp(task, status);
+  return status;
+}
+
+/// Takes the tasks that share the stream of tasks[first] out of the list (they become null) when there are
+/// any besides itself.
+std::vector<RankTask*> takeSharing(std::span<RankTask*> tasks, size_t first) {
+  std::vector<RankTask*> sharing;
+  for (size_t i = first + 1; i < tasks.size(); ++i) {
+    if (tasks[i] == nullptr || !shareStream(*tasks[first], *tasks[i])) continue;
+    if (sharing.empty()) sharing.push_back(tasks[first]);
+    sharing.push_back(std::exchange(tasks[i], nullptr));
+  }
+  return sharing;
 }
 
 }  // namespace
@@ -144,19 +188,21 @@ tuttiStreamTask replayTask(RankTask* task) {
   return mainWork(task);
 }
 
-Status launchTasks(std::span<RankTask* const> tasks) {
+Status launchTasks(std::span<RankTask*> tasks) {
   TUTTI_ASSIGN(const tuttiHostRuntime_v1* runtime, hostTable());
   std::vector<Inline>& inlineTasks = threadObject<InlineTasks>().list;
   inlineTasks.clear();
   Status status;
-  for (RankTask* task : tasks) {
+  for (size_t i = 0; i < tasks.size(); ++i) {
+    RankTask* const task = tasks[i];
+    if (task == nullptr) continue;
+    if (const std::vector<RankTask*> sharing = takeSharing(tasks, i); !sharing.empty()) {
+      if (Status placed = placeShared(*runtime, sharing); !placed.isOk()) status = std::move(placed);
+      continue;
+    }
     const Status placed = place(*runtime, task, inlineTasks);
     if (placed.isOk()) continue;
-    // The other ranks may have started already: a rank that cannot join in makes the communicator unusable.
-    // The task still has to end, in its turn, so that what was enqueued before and after it ends.
-    task->communicator().fail(placed);
-    task->runToEnd();
-    releaseHolder(task);
+    giveUp(task, placed);
     status = placed;
   }
   spinInline(*runtime, inlineTasks);

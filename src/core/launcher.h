@@ -16,7 +16,7 @@ namespace tutti {
 ///
 /// A task with several streams runs on the first one. On each other stream a small task arrives, then waits
 /// for the end: the group is one synchronisation point for all its streams.
-Status launchTasks(std::span<RankTask* const> tasks);
+Status launchTasks(std::span<RankTask*> tasks);
 
 /// A task that does not go on its streams by itself: the work that runs it, for a graph, which has its order
 /// from the capture (all its streams have arrived where it stands).

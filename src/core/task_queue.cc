@@ -78,6 +78,11 @@ void TaskQueue::abandon(std::unique_ptr<Communicator> communicator) {
   awaitLastTouches(0);
 }
 
+bool TaskQueue::mayRun(const RankTask& task) const {
+  if (task.ticket() != finished_.load(std::memory_order_acquire) + 1) return false;
+  return hasTurn(task) || communicator_.faults().stopped();
+}
+
 Status TaskQueue::waitForTurn(const RankTask& task, const FaultState& faults) {
   while (true) {
     const uint32_t seen = changes_.load(std::memory_order_acquire);

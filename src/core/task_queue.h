@@ -29,6 +29,8 @@ class TaskQueue {
     return task.ticket() == finished_.load(std::memory_order_acquire) + 1 &&
            task.streamsToArrive.load(std::memory_order_acquire) == 0;
   }
+  /// As hasTurn(); after a fault tasks still end in order, but no longer wait for other streams to arrive.
+  bool mayRun(const RankTask& task) const;
   /// Blocks until hasTurn(); also when the communicator failed, since earlier tasks then end quickly.
   Status waitForTurn(const RankTask& task, const FaultState& faults);
   void finish(const RankTask& task);

@@ -240,6 +240,34 @@ TEST(Extensions, StreamSynchronizeWaitsForEnqueuedWork) {
   });
 }
 
+TEST(Group, RanksThatShareADeviceAndAStreamDoNotWaitForEachOther) {
+  ncclUniqueId id;
+  ASSERT_NCCL_OK(ncclGetUniqueId(&id));
+  ncclComm_t comms[3];
+  ASSERT_NCCL_OK(ncclGroupStart());
+  for (int r = 0; r < 3; ++r) ASSERT_NCCL_OK(ncclCommInitRank(&comms[r], 3, id, r));
+  ASSERT_NCCL_OK(ncclGroupEnd());
+  constexpr size_t kCount = 200003;  // longer than the calling thread spins
+  std::vector<std::vector<int>> data(3, std::vector<int>(kCount, 1));
+  for (int call = 0; call < 3; ++call) {
+    ASSERT_NCCL_OK(ncclGroupStart());
+    for (int r = 0; r < 3; ++r)
+      ASSERT_NCCL_OK(
+          ncclAllReduce(data[r].data(), data[r].data(), kCount, ncclInt32, ncclSum, comms[r], nullptr));
+    ASSERT_NCCL_OK(ncclGroupEnd());
+  }
+  ASSERT_EQ(cudaStreamSynchronize(nullptr), cudaSuccess);
+  for (const auto& each : data) EXPECT_EQ(each, std::vector<int>(kCount, 27));
+  // And one that waits for ever ends with abort.
+  ASSERT_NCCL_OK(ncclGroupStart());
+  for (int r = 0; r < 2; ++r)
+    ASSERT_NCCL_OK(
+        ncclAllReduce(data[r].data(), data[r].data(), kCount, ncclInt32, ncclSum, comms[r], nullptr));
+  ASSERT_NCCL_OK(ncclGroupEnd());
+  for (ncclComm_t comm : comms) EXPECT_NCCL_OK(ncclCommAbort(comm));
+  cudaStreamSynchronize(nullptr);
+}
+
 TEST(SimulateEnd, EstimatesAGroupAndLaunchesNothing) {
   runRanks(2, [](Rank& rank) {
     ncclSimInfo_t info = NCCL_SIM_INFO_INITIALIZER;

@@ -230,7 +230,8 @@ TEST_F(Processes, TwoHundredRanksInitialiseQuickly) {
       return failed.load() == 0 ? 0 : 1;
     }));
   for (const pid_t pid : pids) EXPECT_EQ(exitCode(pid), 0);
-  EXPECT_LT(std::chrono::steady_clock::now() - start, 5s);
+  // About one second on two cores; other tests run beside it.
+  EXPECT_LT(std::chrono::steady_clock::now() - start, 20s);
 }
 
 }  // namespace
