@@ -16,7 +16,7 @@ constexpr size_t kHostSlotBytes = 128 * 1024;
 constexpr size_t kNetworkSlotBytes = 512 * 1024;
 constexpr size_t kScratchSlices = 8;
 // Several rings between hosts keep the links busy while one of them waits for a slice: with two, each stream
-// was without data for a third of the time; more than four do not help.
+// was without data for a third of the time.
 constexpr int kNetworkChannels = 4;
 
 size_t defaultSlotBytes(int hosts) {
