@@ -16,11 +16,7 @@ struct Form {
   double n;  // bytes of the whole vector
   double levels;
 
-  bool reduces() const {
-    return collective == Collective::allReduce || collective == Collective::reduceScatter ||
-           collective == Collective::reduce;
-  }
-  double gamma() const { return reduces() ? c.gamma : 0; }
+  double gamma() const { return isReduction(collective) ? c.gamma : 0; }
 
   /// Time of `traffic` vectors loaded and stored by all ranks, the busiest of which has `own` of them.
   double memory(double own, double traffic) const {

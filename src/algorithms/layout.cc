@@ -43,10 +43,8 @@ Schedule makeSchedule(const ScheduleRequest& request, std::string name, int32_t 
 Schedule singleRank(const ScheduleRequest& request, std::string name) {
   Schedule schedule = makeSchedule(request, std::move(name), 1);
   schedule.maxCount = 0;
-  const bool reduces = request.collective == Collective::allReduce ||
-                       request.collective == Collective::reduce ||
-                       request.collective == Collective::reduceScatter;
-  schedule.lanes.emplace_back().copy({Buffer::input, 0}, {Buffer::output, 0}).finalize = reduces;
+  schedule.lanes.emplace_back().copy({Buffer::input, 0}, {Buffer::output, 0}).finalize =
+      isReduction(request.collective);
   return schedule;
 }
 

@@ -309,6 +309,16 @@ std::string toText(const Schedule& schedule) {
   return result;
 }
 
+bool isReduction(Collective collective) {
+  return collective == Collective::allReduce || collective == Collective::reduceScatter ||
+         collective == Collective::reduce;
+}
+
+bool hasRoot(Collective collective) {
+  return collective == Collective::broadcast || collective == Collective::reduce ||
+         collective == Collective::gather || collective == Collective::scatter;
+}
+
 const char* name(Collective collective) {
   switch (collective) {
     case Collective::allReduce:

@@ -236,6 +236,10 @@ std::string toText(const Step& step);
 std::string toText(const Schedule& schedule);
 
 const char* name(Collective collective);
+/// True for collectives that reduce: their input is scaled when read and their results are finalized.
+bool isReduction(Collective collective);
+/// True where one rank gives, or gets, what the others do not.
+bool hasRoot(Collective collective);
 const char* name(StepKind kind);
 
 }  // namespace tutti

@@ -16,13 +16,6 @@ constexpr size_t kClaimBytes = sizeof(uint64_t) + CallName::kBytes;
 
 enum : uint8_t { kClaims = 'C', kHeader = 'M' };
 
-std::string whoIs(const Communicator& communicator, int rank) {
-  const auto at = static_cast<size_t>(rank);
-  if (at >= communicator.peers().size()) return fmt::format("rank {}", rank);
-  const PeerInfo& info = communicator.peers()[at];
-  return fmt::format("rank {} (host {}, pid {})", rank, info.hostName, info.pid);
-}
-
 Status strange(int from, size_t bytes) {
   return invalidUsage(
       "the ranks' calls do not match: rank {} sent {} bytes that belong to another call than this one "
@@ -123,8 +116,9 @@ Status CollectiveCheck::verdict() const {
   for (int i = 0; i < 2; ++i) {
     WireReader in(claims[i]->bytes);
     const uint64_t number = in.u64();
-    texts[i] = fmt::format("{} called {} as its collective {}", whoIs(*communicator_, claims[i]->rank),
-                           CallName::decode(in).text(), number);
+    texts[i] =
+        fmt::format("{} called {} as its collective {}", communicator_->control().describe(claims[i]->rank),
+                    CallName::decode(in).text(), number);
   }
   return invalidUsage("the ranks' calls do not match: {}, but {} (TUTTI_CHECK)", texts[0], texts[1]);
 }
@@ -191,8 +185,8 @@ Result<bool> CheckedMessages::passHeader(Stream& stream) {
   if (sent != message.count)
     return invalidUsage(
         "the ranks' calls do not match: {} sends {} bytes, but {} receives {} bytes from it (TUTTI_CHECK)",
-        whoIs(*communicator_, stream.peer), sent, whoIs(*communicator_, communicator_->rank()),
-        message.count);
+        communicator_->control().describe(stream.peer), sent,
+        communicator_->control().describe(communicator_->rank()), message.count);
   receiver->release();
   return true;
 }

@@ -9,16 +9,6 @@
 namespace tutti {
 namespace {
 
-bool reduces(Collective collective) {
-  return collective == Collective::allReduce || collective == Collective::reduce ||
-         collective == Collective::reduceScatter;
-}
-
-bool hasRoot(Collective collective) {
-  return collective == Collective::broadcast || collective == Collective::reduce ||
-         collective == Collective::gather || collective == Collective::scatter;
-}
-
 /// Whether this rank's call uses the buffer at all: broadcast reads the input on the root only, reduce writes
 /// the output on the root only.
 bool uses(Collective collective, Buffer buffer, bool isRoot) {
@@ -79,7 +69,7 @@ Status callCollective(const CollectiveCall& call) {
   TUTTI_TRY(checkType(call.type));
   if (hasRoot(call.collective)) TUTTI_TRY(checkRoot(call.root, ranks));
   Operation operation;
-  if (reduces(call.collective)) {
+  if (isReduction(call.collective)) {
     TUTTI_ASSIGN(operation.reduction, communicator->operators().resolve(call.op, call.type));
   }
   operation.reduction.spec.type = call.type;

@@ -7,6 +7,7 @@
 
 #include "base/log.h"
 #include "core/communicator.h"
+#include "core/device_scope.h"
 #include "core/launcher.h"
 #include "device/host_table.h"
 
@@ -59,25 +60,6 @@ std::vector<void*> streamsOf(std::span<const Operation> operations) {
 
 /// Null, cudaStreamLegacy or cudaStreamPerThread.
 bool isDefaultStream(cudaStream_t stream) { return reinterpret_cast<uintptr_t>(stream) <= 2; }
-
-/// Makes the communicator's device current: default streams are those of the current device.
-class DeviceScope {
- public:
-  DeviceScope(const tuttiHostRuntime_v1& runtime, int device) : runtime_(runtime) {
-    if (runtime_.currentDevice(&before_) != 0 || before_ == device) return;
-    changed_ = runtime_.setCurrentDevice(device) == 0;
-  }
-  ~DeviceScope() {
-    if (changed_) runtime_.setCurrentDevice(before_);
-  }
-  DeviceScope(const DeviceScope&) = delete;
-  DeviceScope& operator=(const DeviceScope&) = delete;
-
- private:
-  const tuttiHostRuntime_v1& runtime_;
-  int before_ = 0;
-  bool changed_ = false;
-};
 
 }  // namespace
 

@@ -11,7 +11,6 @@
 namespace tutti {
 namespace {
 
-constexpr unsigned kMagic = 0xcafebeef;
 constexpr size_t kSmallestSize =
     offsetof(ncclConfig_t, cgaClusterSize);  // 2.14 had size, magic, version, blocking
 
@@ -38,10 +37,10 @@ size_t knownSize(unsigned version) {
 
 Status applyCallers(const ncclConfig_t* config, CommunicatorSetup& setup) {
   if (config == nullptr) return Status::ok();
-  if (config->magic != kMagic) {
+  if (config->magic != NCCL_API_MAGIC) {
     return invalidArgument(
         "config.magic is {:#x} instead of {:#x}: initialise the structure with NCCL_CONFIG_INITIALIZER",
-        config->magic, kMagic);
+        config->magic, NCCL_API_MAGIC);
   }
   if (config->size < kSmallestSize) {
     return invalidArgument("config.size is {}, but a configuration has at least {} bytes", config->size,

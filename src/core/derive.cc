@@ -121,8 +121,7 @@ Status splitComm(ncclComm_t comm, int color, int key, ncclComm_t* newComm, const
   if (newComm == nullptr) return invalidArgument("newcomm is null");
   *newComm = nullptr;
   TUTTI_ASSIGN(CommUse resolved, resolveHandle(comm));
-  if (comm->finalized.load(std::memory_order_acquire))
-    return invalidUsage("the communicator was finalized (ncclCommFinalize)");
+  TUTTI_TRY(checkNotFinalized(resolved));
   if (color < 0 && color != NCCL_SPLIT_NOCOLOR)
     return invalidArgument("color is {}, but must be 0 or more, or NCCL_SPLIT_NOCOLOR (-1)", color);
   TUTTI_ASSIGN(const CommunicatorSetup setup, childSetup(*resolved, config));
@@ -149,8 +148,7 @@ Status shrinkComm(ncclComm_t comm, const int* excluded, int excludedCount, ncclC
   if (newComm == nullptr) return invalidArgument("newcomm is null");
   *newComm = nullptr;
   TUTTI_ASSIGN(CommUse resolved, resolveHandle(comm));
-  if (comm->finalized.load(std::memory_order_acquire))
-    return invalidUsage("the communicator was finalized (ncclCommFinalize)");
+  TUTTI_TRY(checkNotFinalized(resolved));
   if (flags != kShrinkDefault && flags != kShrinkAbort)
     return invalidArgument("shrinkFlags is {:#x}: neither NCCL_SHRINK_DEFAULT nor NCCL_SHRINK_ABORT", flags);
   TUTTI_TRY(checkExcluded(*resolved, excluded, excludedCount));

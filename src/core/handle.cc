@@ -57,13 +57,17 @@ Result<CommUse> resolveHandle(ncclComm_t comm, Allow allow) {
   return invalidArgument("the communicator was destroyed or aborted before");
 }
 
+Status checkNotFinalized(const CommUse& use) {
+  if (use.handle()->finalized.load(std::memory_order_acquire))
+    return invalidUsage("the communicator was finalized (ncclCommFinalize)");
+  return Status::ok();
+}
+
 namespace {
 
 Status checkOpen(const CommUse& use) {
   if (use->revoked()) return invalidUsage("the communicator was revoked (ncclCommRevoke)");
-  if (use.handle()->finalized.load(std::memory_order_acquire))
-    return invalidUsage("the communicator was finalized (ncclCommFinalize)");
-  return Status::ok();
+  return checkNotFinalized(use);
 }
 
 }  // namespace

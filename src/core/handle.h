@@ -78,6 +78,9 @@ enum class Allow : uint8_t {
 /// been finalized or revoked.
 Result<CommUse> resolveHandle(ncclComm_t comm, Allow allow = Allow::ready);
 
+/// For calls that need a communicator which has not been finalized, revoked or not.
+Status checkNotFinalized(const CommUse& use);
+
 /// As resolveHandle, for a call that wants to enqueue something: not after finalize or revoke.
 Result<CommUse> resolveForWork(ncclComm_t comm);
 /// As resolveForWork, when work that was accepted is launched: whatever goes on in the background, this is

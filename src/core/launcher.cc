@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <chrono>
+#include <optional>
 #include <vector>
 
 #include "base/params.h"
 #include "base/thread_object.h"
 #include "core/communicator.h"
+#include "core/device_scope.h"
 #include "core/shared_stream.h"
 #include "device/host_table.h"
 
@@ -14,7 +16,6 @@ namespace tutti {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-constexpr size_t kBytesPerTurn = 256 * 1024;  // of each task, so that the ranks of a group stay in step
 
 void runTask(void* context) { static_cast<RankTask*>(context)->runToEnd(); }
 void releaseTask(void* context) { releaseHolder(static_cast<RankTask*>(context)); }
@@ -29,26 +30,11 @@ void arriveAndWait(void* context) {
   task->finished.wait(0, std::memory_order_acquire);
 }
 
-/// Makes a device current for a scope: the null stream is the default stream of the current device, and a
-/// task's null stream means its communicator's device, whatever device the calling thread works on.
-class DeviceScope {
- public:
-  DeviceScope(const tuttiHostRuntime_v1& runtime, const RankTask& task) : runtime_(runtime) {
-    if (task.stream() != nullptr && task.otherStreams().empty()) return;
-    if (runtime_.currentDevice(&before_) != 0 || before_ == task.communicator().device()) return;
-    changed_ = runtime_.setCurrentDevice(task.communicator().device()) == 0;
-  }
-  ~DeviceScope() {
-    if (changed_) runtime_.setCurrentDevice(before_);
-  }
-  DeviceScope(const DeviceScope&) = delete;
-  DeviceScope& operator=(const DeviceScope&) = delete;
-
- private:
-  const tuttiHostRuntime_v1& runtime_;
-  int before_ = 0;
-  bool changed_ = false;
-};
+/// The device of the task's default streams; none when it has no such stream.
+std::optional<DeviceScope> deviceFor(const tuttiHostRuntime_v1& runtime, const RankTask& task) {
+  if (task.stream() != nullptr && task.otherStreams().empty()) return std::nullopt;
+  return std::optional<DeviceScope>(std::in_place, runtime, task.communicator().device());
+}
 
 struct Inline {
   RankTask* task;
@@ -60,32 +46,17 @@ struct InlineTasks {
   std::vector<Inline> list;
 };
 
-/// Advances the tasks that this thread holds; ends those that are done and drops them from the list. True
-/// when anything moved.
-bool advanceInline(const tuttiHostRuntime_v1& runtime, std::vector<Inline>& tasks) {
-  bool progressed = false;
-  for (size_t i = 0; i < tasks.size();) {
-    RankTask* task = tasks[i].task;
-    if (!task->communicator().tasks().hasTurn(*task)) {
-      ++i;
-      continue;
-    }
-    const HostRun::State state = task->advance(kBytesPerTurn);
-    progressed = progressed || state != HostRun::State::waiting;
-    if (state == HostRun::State::done || state == HostRun::State::failed) {
-      task->complete();
-      runtime.streamEnd(tasks[i].occupation);
-      releaseHolder(task);
-      tasks[i] = tasks.back();
-      tasks.pop_back();
-    } else {
-      ++i;
-    }
-  }
-  return progressed;
-}
-
 bool hasTurn(const RankTask& task) { return task.communicator().tasks().hasTurn(task); }
+
+/// Advances the tasks that this thread holds; ends those that are done. True when anything moved.
+bool advanceInline(const tuttiHostRuntime_v1& runtime, std::vector<Inline>& tasks) {
+  return advanceSideBySide(
+      tasks, [](const Inline& one) -> RankTask& { return *one.task; }, hasTurn,
+      [&runtime](const Inline& one) {
+        runtime.streamEnd(one.occupation);
+        releaseHolder(one.task);
+      });
+}
 
 /// A task whose turn it is: only then may this thread work with its communicator's executor. Null when there
 /// is none.
@@ -128,7 +99,7 @@ Status placeArrivals(const tuttiHostRuntime_v1& runtime, RankTask* task) {
 
 /// Puts the task on its streams: in `inlineTasks` when its stream is idle, else in the stream's queue.
 Status place(const tuttiHostRuntime_v1& runtime, RankTask* task, std::vector<Inline>& inlineTasks) {
-  const DeviceScope device(runtime, *task);
+  const auto device = deviceFor(runtime, *task);
   TUTTI_TRY(placeArrivals(runtime, task));
   void* occupation = nullptr;
   if (runtime.streamTryBegin(task->stream(), &occupation) == 0) {
@@ -149,7 +120,7 @@ void giveUp(RankTask* task, const Status& why) {
 
 /// Tasks that share a stream (see shareStream): one piece of work in its queue.
 Status placeShared(const tuttiHostRuntime_v1& runtime, const std::vector<RankTask*>& tasks) {
-  const DeviceScope device(runtime, *tasks.front());
+  const auto device = deviceFor(runtime, *tasks.front());
   Status status;
   for (RankTask* task : tasks) {
     if (Status arrivals = placeArrivals(runtime, task); !arrivals.isOk()) status = std::move(arrivals);

@@ -78,8 +78,7 @@ Status revokeComm(ncclComm_t comm, int flags) {
   TUTTI_ASSIGN(const CommUse use, resolveHandle(comm));
   if (flags != 0)
     return invalidArgument("revokeFlags is {:#x}, but only NCCL_REVOKE_DEFAULT (0) is known", flags);
-  if (comm->finalized.load(std::memory_order_acquire))
-    return invalidUsage("the communicator was finalized (ncclCommFinalize)");
+  TUTTI_TRY(checkNotFinalized(use));
   return use->revoke("revoked the communicator");
 }
 

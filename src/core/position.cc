@@ -10,16 +10,6 @@ namespace {
 
 constexpr size_t kMostWaits = 8;
 
-bool reduces(Collective collective) {
-  return collective == Collective::allReduce || collective == Collective::reduce ||
-         collective == Collective::reduceScatter;
-}
-
-bool hasRoot(Collective collective) {
-  return collective == Collective::broadcast || collective == Collective::reduce ||
-         collective == Collective::gather || collective == Collective::scatter;
-}
-
 /// FNV-1a over the counts; never 0.
 uint64_t digest(const std::vector<size_t>& counts) {
   uint64_t hash = 0xcbf29ce484222325;
@@ -62,7 +52,7 @@ CallName CallName::of(const Operation& operation) {
   if (operation.blocks != nullptr) name.blocks = digest(operation.blocks->counts);
   name.collective = operation.collective;
   name.type = operation.type;
-  if (reduces(operation.collective)) name.op = operatorOf(operation.reduction);
+  if (isReduction(operation.collective)) name.op = operatorOf(operation.reduction);
   return name;
 }
 

@@ -8,32 +8,14 @@
 namespace tutti {
 namespace {
 
-constexpr size_t kBytesPerTurn = 256 * 1024;
-
 struct SharedWork {
   std::vector<RankTask*> tasks;
 };
 
-/// Advances the tasks whose turn it is and drops those that have ended. True when anything moved.
 bool advanceAll(std::vector<RankTask*>& running) {
-  bool progressed = false;
-  for (size_t i = 0; i < running.size();) {
-    RankTask* task = running[i];
-    if (!task->communicator().tasks().mayRun(*task)) {
-      ++i;
-      continue;
-    }
-    const HostRun::State state = task->advance(kBytesPerTurn);
-    progressed = progressed || state != HostRun::State::waiting;
-    if (state == HostRun::State::done || state == HostRun::State::failed) {
-      task->complete();
-      running[i] = running.back();
-      running.pop_back();
-    } else {
-      ++i;
-    }
-  }
-  return progressed;
+  return advanceSideBySide(
+      running, [](RankTask* task) -> RankTask& { return *task; },
+      [](const RankTask& task) { return task.communicator().tasks().mayRun(task); }, [](RankTask*) {});
 }
 
 void run(void* context) {

@@ -1,12 +1,41 @@
 // Several ranks of one communicator on one stream.
 #pragma once
 
+#include <cstddef>
 #include <vector>
 
 #include "base/host_runtime.h"
 #include "core/rank_task.h"
 
 namespace tutti {
+
+/// Bytes that a task moves before the next one has a turn, so that the ranks of a group stay in step.
+constexpr size_t kBytesPerTurn = 256 * 1024;
+
+/// Gives each task that may run a turn. Those that end are completed, handed to `onEnd` and dropped from the
+/// list. `taskOf` gives the task of an element. True when anything moved.
+template <typename Element, typename TaskOf, typename MayRun, typename OnEnd>
+bool advanceSideBySide(std::vector<Element>& running, TaskOf taskOf, MayRun mayRun, OnEnd onEnd) {
+  bool progressed = false;
+  for (size_t i = 0; i < running.size();) {
+    RankTask& task = taskOf(running[i]);
+    if (!mayRun(task)) {
+      ++i;
+      continue;
+    }
+    const RankTask::State state = task.advance(kBytesPerTurn);
+    progressed = progressed || state != RankTask::State::waiting;
+    if (state == RankTask::State::done || state == RankTask::State::failed) {
+      task.complete();
+      onEnd(running[i]);
+      running[i] = running.back();
+      running.pop_back();
+    } else {
+      ++i;
+    }
+  }
+  return progressed;
+}
 
 /// True for tasks of one launch that are ranks of the same communicator and were given the same stream: one
 /// behind the other in the stream's queue they would wait for each other for ever.

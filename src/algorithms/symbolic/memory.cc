@@ -31,11 +31,6 @@ bool rootOnly(Collective collective, Buffer buffer) {
 
 }  // namespace
 
-bool isReduction(Collective collective) {
-  return collective == Collective::allReduce || collective == Collective::reduceScatter ||
-         collective == Collective::reduce;
-}
-
 std::string toText(const Place& place) {
   const char* names[] = {"input", "output", "scratch"};
   return fmt::format("{}[{}] of rank {}", names[static_cast<int>(place.buffer)], place.segment, place.owner);

@@ -102,7 +102,4 @@ class SymbolicMemory {
 /// "output[3] of rank 1".
 std::string toText(const Place& place);
 
-/// True for collectives that reduce: their input is scaled when read and their results are finalized.
-bool isReduction(Collective collective);
-
 }  // namespace tutti
