@@ -7,14 +7,7 @@
 #include <cstring>
 #include <vector>
 
-#define CHECK(call)                                                                      \
-  do {                                                                                   \
-    const cudaError_t error = (call);                                                    \
-    if (error != cudaSuccess) {                                                          \
-      std::printf("%s: %s (%s)\n", #call, cudaGetErrorName(error), cudaGetErrorString(error)); \
-      std::exit(1);                                                                      \
-    }                                                                                    \
-  } while (0)
+#include "check.h"
 
 __constant__ float scaleFactor;
 __global__ void scale(float* values) { values[threadIdx.x] *= scaleFactor; }
