@@ -64,7 +64,14 @@ void Communicator::setRank(int rank, int ranks) {
 
 Status Communicator::connect() {
   const Deadline deadline = Deadline::after(std::chrono::seconds(params().initTimeout()));
-  return connectTo(deadline).withContext("rank {} of {}", setup_.rank, setup_.ranks);
+  const Status status = connectTo(deadline).withContext("rank {} of {}", setup_.rank, setup_.ranks);
+  if (status.isOk()) return status;
+  // The peers would wait for this rank until their deadline.
+  faults_->raise(status);
+  closed_ = true;
+  endControl();
+  releaseParts();
+  return status;
 }
 
 Status Communicator::connectTo(Deadline deadline) {
@@ -94,7 +101,11 @@ Status Communicator::connectTo(Deadline deadline) {
     options.channels = std::max(options.channels, std::min(setup_.minChannels, kMostChannels));
   if (setup_.maxChannels > 0 && !params().maxNchannels.isSet())
     options.channels = std::min(options.channels, setup_.maxChannels);
-  TUTTI_ASSIGN(endpoint_, Endpoint::create(peers_, setup_.rank, options, *control_, faults_, deadline));
+  TUTTI_ASSIGN(auto endpoint, Endpoint::create(peers_, setup_.rank, options, *control_, faults_, deadline));
+  {
+    const std::lock_guard lock(partsMutex_);
+    endpoint_ = std::move(endpoint);
+  }
   operators_ = std::make_unique<ReductionOps>(setup_.ranks);
   TUTTI_ASSIGN(planner_, Planner::create(*endpoint_, static_cast<int>(hosts.size())));
   ExecutorOptions executorOptions;
@@ -104,7 +115,10 @@ Status Communicator::connectTo(Deadline deadline) {
   }
   executor_ = std::make_unique<HostExecutor>(*endpoint_, faults_, executorOptions);
   checksCalls_ = callsAreChecked();
-  tasks_ = std::make_unique<TaskQueue>(*this);
+  {
+    const std::lock_guard lock(partsMutex_);
+    tasks_ = std::make_unique<TaskQueue>(*this);
+  }
   oneSided_ = std::make_unique<OneSided>(*this);
   startMonitor();
   // Nobody returns before everybody can: an operation may then count on its peers' listeners.
@@ -152,6 +166,7 @@ Communicator::~Communicator() {
 }
 
 void Communicator::wake() {
+  const std::lock_guard lock(partsMutex_);
   if (endpoint_) endpoint_->bell(setup_.rank)->ring();
   if (tasks_) tasks_->wakeWaiters();
 }
@@ -160,6 +175,7 @@ void Communicator::fail(const Status& error) {
   if (!faults_->stopped()) {
     logWarn("rank {}: {}", setup_.rank, error.message());
     faults_->raise(error);
+    raiseDependents(error, false);
     wake();
   }
   // The peers wait for what this rank will not do any more. No news when the failure came from them.
@@ -235,11 +251,7 @@ Status Communicator::close() {
   Status status = tasks_->drain(Deadline::never());
   closed_ = true;
   monitor_->stop();
-  if (faults_->stopped()) {
-    control_->announceFault(faults_->error());
-  } else {
-    control_->leave(Deadline::after(kTeardownLimit));
-  }
+  if (!faults_->stopped()) control_->leave(Deadline::after(kTeardownLimit));
   releaseParts();
   return revoked() ? Status::ok() : status;
 }
@@ -255,28 +267,37 @@ void Communicator::abort(std::unique_ptr<Communicator> communicator) {
   self.captureLink_->cut();
   self.interrupt(Status(ncclRemoteError, fmt::format("rank {} aborted the communicator", self.setup_.rank)));
   self.monitor_->stop();
-  std::unique_ptr<Control> control;
-  {
-    const std::lock_guard lock(self.controlMutex_);
-    control = std::move(self.control_);
-  }
-  if (control) {
-    control->announceFault(self.faults_->error());
-    control.reset();  // no news reaches this object any more
-  }
+  self.endControl();
   self.closed_ = true;
   if (self.tasks_ && !self.tasks_->drain(Deadline::after(kQuiesceLimit)).isOk()) {
     self.tasks_->abandon(std::move(communicator));
   }
 }
 
+void Communicator::endControl() {
+  std::unique_ptr<Control> control;
+  {
+    const std::lock_guard lock(controlMutex_);
+    control = std::move(control_);
+  }
+  if (control == nullptr) return;
+  if (faults_->stopped()) control->announceFault(faults_->error());
+  control.reset();  // no news reaches this object any more
+}
+
 void Communicator::releaseParts() {
   monitor_->stop();
-  control_.reset();
-  tasks_.reset();
+  endControl();
+  std::unique_ptr<TaskQueue> tasks;
+  std::unique_ptr<Endpoint> endpoint;
+  {
+    const std::lock_guard lock(partsMutex_);
+    tasks = std::move(tasks_);
+    endpoint = std::move(endpoint_);
+  }
+  tasks.reset();
   oneSided_.reset();
   executor_.reset();
-  endpoint_.reset();
 }
 
 }  // namespace tutti

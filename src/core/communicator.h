@@ -55,7 +55,8 @@ class Communicator {
   /// Where the unique id is known later than the object is made. Before connect().
   void setId(const ncclUniqueId& id) { setup_.id = id; }
   void setRank(int rank, int ranks);
-  /// Collective over all ranks; blocks until they have met, the init deadline passed, or abort() ends it.
+  /// Collective over all ranks; blocks until they have met, the init deadline passed, or interrupt() ends it.
+  /// After a failure the peers know of it, and the object can only be closed or aborted.
   Status connect();
 
   const CommunicatorSetup& setup() const { return setup_; }
@@ -121,6 +122,8 @@ class Communicator {
   Status connectTo(Deadline deadline);
   void startMonitor();
   Status exchangePeers(Deadline deadline);
+  /// Tells the peers of a failure, when it is news, and says goodbye.
+  void endControl();
   void wake();
   void raiseDependents(const Status& why, bool aborted);
   void releaseParts();
@@ -135,6 +138,7 @@ class Communicator {
   std::unique_ptr<HostExecutor> executor_;
   std::unique_ptr<TaskQueue> tasks_;
   const std::shared_ptr<Monitor> monitor_ = std::make_shared<Monitor>();
+  std::mutex partsMutex_;    // wake() comes at any time, also while endpoint_ and tasks_ are being made
   std::mutex controlMutex_;  // abort ends the control channel while others may announce a failure
   bool checksCalls_ = false;
   std::unique_ptr<OneSided> oneSided_;

@@ -22,8 +22,8 @@ void awaitUsers(const ncclComm& comm) {
   }
 }
 
-/// Turns a handle into a tombstone. Gives the communicator once nobody works with it any more; null when it
-/// was never connected. Only one of several callers gets it.
+/// Turns a handle into a tombstone. Gives the communicator once nobody works with it any more. Only one of
+/// several callers gets it.
 Result<std::unique_ptr<Communicator>> endHandle(ncclComm_t comm, bool interrupt) {
   if (comm->state.exchange(ncclComm::State::ended, std::memory_order_seq_cst) == ncclComm::State::ended)
     return invalidArgument("the communicator was destroyed or aborted before");

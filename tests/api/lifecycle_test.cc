@@ -74,6 +74,20 @@ TEST(Communicator, RefusesWrongArguments) {
   EXPECT_NCCL_OK(ncclCommDestroy(comm));
 }
 
+TEST(Communicator, OfAFailedInitMayBeDestroyedOrAborted) {
+  const ncclUniqueId zero{};
+  for (const auto end : {ncclCommDestroy, ncclCommAbort}) {
+    ncclComm_t comm = nullptr;
+    ASSERT_EQ(ncclCommInitRank(&comm, 1, zero, 0), ncclInvalidArgument);
+    ASSERT_NE(comm, nullptr);
+    ncclResult_t state = ncclSuccess;
+    ASSERT_NCCL_OK(ncclCommGetAsyncError(comm, &state));
+    EXPECT_EQ(state, ncclInvalidArgument);
+    EXPECT_NCCL_OK(end(comm));
+    EXPECT_EQ(end(comm), ncclInvalidArgument);
+  }
+}
+
 TEST(Communicator, RefusesWrongCalls) {
   runRanks(2, [](Rank& rank) {
     float value = 0;

@@ -60,10 +60,13 @@ void must(cudaError_t error, const char* what, const ChildSide& parent) {
 
 const char* nameOf(Path path) { return path == Path::sockets ? "Sockets" : "SharedMemory"; }
 
-RankProcesses::RankProcesses(int ranks, Path path, const Body& body) {
+RankProcesses::RankProcesses(int ranks, Path path, const Body& body,
+                             const std::function<void(int rank)>& prepare) {
   for (int rank = 0; rank < ranks; ++rank)
-    children_.push_back(std::make_unique<Child>(
-        [=, &body](const ChildSide& parent) { return runRank(rank, ranks, path, body, parent); }));
+    children_.push_back(std::make_unique<Child>([=, &body](const ChildSide& parent) {
+      if (prepare) prepare(rank);
+      return runRank(rank, ranks, path, body, parent);
+    }));
   const ncclUniqueId id = fromHex(children_[0]->expectLine("id ", in(kInitTime)));
   for (int rank = 1; rank < ranks; ++rank) children_[static_cast<size_t>(rank)]->send(&id, sizeof id);
 }

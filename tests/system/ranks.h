@@ -35,7 +35,8 @@ struct Rank {
 class RankProcesses {
  public:
   using Body = std::function<int(Rank&, const ChildSide&)>;
-  RankProcesses(int ranks, Path path, const Body& body);
+  /// `prepare` runs in each process before it uses the library: for settings that only some ranks have.
+  RankProcesses(int ranks, Path path, const Body& body, const std::function<void(int rank)>& prepare = {});
 
   Child& operator[](int rank) { return *children_[static_cast<size_t>(rank)]; }
   int size() const { return static_cast<int>(children_.size()); }

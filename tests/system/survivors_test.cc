@@ -94,6 +94,19 @@ TEST(Split, FailsSoonWhenARankDiesInsteadOfCalling) {
   }
 }
 
+TEST(Init, ThatFailsOnOneRankIsSoonAnErrorOnTheOthers) {
+  RankProcesses ranks(
+      3, Path::sharedMemory, [](Rank&, const ChildSide&) { return 0; },
+      [](int rank) {
+        if (rank == 1) ::setenv("TUTTI_SIMD_TARGET", "abacus", 1);
+      });
+  EXPECT_THAT(ranks[1].expectLine("failed ncclCommInitRank", in(20s)), testing::HasSubstr("abacus"));
+  for (const int rank : {0, 2}) {
+    EXPECT_THAT(ranks[rank].expectLine("failed ncclCommInitRank", in(10s)),
+                AllOf(testing::HasSubstr("rank 1"), testing::HasSubstr("abacus")));
+  }
+}
+
 TEST(Teardown, ReturnsWhenThePeersHaveExitedAlready) {
   for (const bool orderly : {true, false}) {
     RankProcesses ranks(3, Path::sharedMemory, [orderly](Rank& self, const ChildSide& parent) {
