@@ -164,20 +164,25 @@ uint64_t OneSided::arrived(int peer, int index) const {
   return byMemory + messages_[at].load(std::memory_order_acquire);
 }
 
-bool OneSided::immediate(const OneSidedCall& call) const {
-  const PeerSignals& peer = peers_[static_cast<size_t>(call.peer)];
-  const bool direct = peer.counters != nullptr && !peer.byMessage.load(std::memory_order_relaxed);
-  switch (call.kind) {
-    case OneSidedCall::Kind::put:
-      return direct && call.bytes <= kInlineBytes &&
-             call.window->peers[static_cast<size_t>(call.peer)].address != nullptr;
-    case OneSidedCall::Kind::signal:
-      return direct;
-    case OneSidedCall::Kind::wait:
-      break;
+bool OneSided::tryExecute(const OneSidedCall& call, Status* status) {
+  if (call.kind == OneSidedCall::Kind::wait) {
+    // As many signals as it takes at once, or none: other streams may wait for the same ones.
+    std::atomic<uint64_t>& awaited = awaited_[slot(call.peer, call.signal)];
+    uint64_t before = awaited.load(std::memory_order_relaxed);
+    do {
+      if (arrived(call.peer, call.signal) < before + call.count) return false;
+    } while (!awaited.compare_exchange_weak(before, before + call.count, std::memory_order_relaxed));
+    *status = communicator_.error();
+    return true;
   }
-  const size_t at = slot(call.peer, call.signal);
-  return arrived(call.peer, call.signal) >= awaited_[at].load(std::memory_order_relaxed) + call.count;
+  const PeerSignals& peer = peers_[static_cast<size_t>(call.peer)];
+  if (peer.counters == nullptr || peer.byMessage.load(std::memory_order_relaxed)) return false;
+  if (call.kind == OneSidedCall::Kind::put &&
+      (call.bytes > kInlineBytes || call.window->peers[static_cast<size_t>(call.peer)].address == nullptr)) {
+    return false;
+  }
+  *status = execute(call);
+  return true;
 }
 
 Status OneSided::execute(const OneSidedCall& call) {

@@ -74,8 +74,9 @@ class OneSided {
   Result<std::shared_ptr<Window>> find(ncclWindow_t window);
 
   Status checkPut(const OneSidedCall& call) const;
-  /// Whether the call can be done at once, without waiting and without a long copy.
-  bool immediate(const OneSidedCall& call) const;
+  /// Does the call if that needs no waiting and no long copy, and sets *status; else leaves it alone and is
+  /// false.
+  bool tryExecute(const OneSidedCall& call, Status* status);
   /// Does the call; waits where it must, until the communicator fails.
   Status execute(const OneSidedCall& call);
 

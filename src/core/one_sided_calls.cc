@@ -1,6 +1,4 @@
 // The entry points of one-sided communication: checks, groups, streams.
-#include <algorithm>
-
 #include "base/datatype.h"
 #include "core/capture.h"
 #include "core/communicator.h"
@@ -19,15 +17,32 @@ constexpr int kMostFlags = NCCL_WIN_COLL_SYMMETRIC;
 struct Enqueued {
   Communicator& communicator;
   std::vector<OneSidedCall> calls;
+  size_t next = 0;  // those before are done
 };
 
-void run(Enqueued& work) {
-  for (const OneSidedCall& call : work.calls) {
-    const Status status = work.communicator.oneSided().execute(call);
-    if (status.isOk()) continue;
-    work.communicator.fail(status);
+/// Nothing follows a call that failed.
+void note(Enqueued& work, const Status& status) {
+  if (status.isOk()) {
+    ++work.next;
     return;
   }
+  work.communicator.fail(status);
+  work.next = work.calls.size();
+}
+
+void run(Enqueued& work) {
+  while (work.next < work.calls.size())
+    note(work, work.communicator.oneSided().execute(work.calls[work.next]));
+}
+
+/// The calls that can be done at once; true when these are all.
+bool runAtOnce(Enqueued& work) {
+  Status status;
+  while (work.next < work.calls.size()) {
+    if (!work.communicator.oneSided().tryExecute(work.calls[work.next], &status)) return false;
+    note(work, status);
+  }
+  return true;
 }
 
 void runEnqueued(void* context) { run(*static_cast<Enqueued*>(context)); }
@@ -60,17 +75,18 @@ Status launchOneSided(Communicator& communicator, cudaStream_t stream, std::vect
   if (capture != 0)
     return invalidUsage("one-sided calls cannot be captured: stream {} is being captured",
                         static_cast<const void*>(stream));
-  OneSided& oneSided = communicator.oneSided();
-  const bool immediate = std::all_of(calls.begin(), calls.end(),
-                                     [&](const OneSidedCall& call) { return oneSided.immediate(call); });
   communicator.tasks().retain();
   auto* work = new Enqueued{communicator, std::move(calls)};
   void* occupation = nullptr;
-  if (immediate && runtime->streamTryBegin(stream, &occupation) == 0) {
-    run(*work);
+  if (runtime->streamTryBegin(stream, &occupation) == 0) {
+    if (!runAtOnce(*work)) {
+      runtime->streamHandOff(occupation, {runEnqueued, releaseEnqueued, work});
+      return Status::ok();
+    }
     runtime->streamEnd(occupation);
+    const Status status = communicator.error();
     releaseEnqueued(work);
-    return communicator.error();
+    return status;
   }
   const int error = runtime->streamEnqueue(stream, {runEnqueued, releaseEnqueued, work});
   if (error == 0) return Status::ok();

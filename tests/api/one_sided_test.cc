@@ -78,6 +78,24 @@ TEST(OneSided, AWaitOnOneStreamDoesNotHoldUpAPutOnAnother) {
   });
 }
 
+TEST(OneSided, AWaitThatIsHalfMetDoesNotHoldUpTheCaller) {
+  runRanks(1, [](Rank& rank) {
+    WindowBuffer buffer(64);
+    ncclWindow_t window = nullptr;
+    ASSERT_NCCL_OK(ncclCommWindowRegister(rank.comm, buffer.data, 64, &window, NCCL_WIN_DEFAULT));
+    cudaStream_t other = nullptr;
+    ASSERT_EQ(cudaStreamCreate(&other), cudaSuccess);
+    ASSERT_NCCL_OK(ncclSignal(0, 0, 0, 0, rank.comm, other));
+    ASSERT_EQ(cudaStreamSynchronize(other), cudaSuccess);
+    ncclWaitSignalDesc_t twice[] = {{1, 0, 0, 0}, {1, 0, 0, 0}};
+    ASSERT_NCCL_OK(ncclWaitSignal(2, twice, rank.comm, rank.stream));
+    EXPECT_EQ(cudaStreamQuery(rank.stream), cudaErrorNotReady);
+    ASSERT_NCCL_OK(ncclSignal(0, 0, 0, 0, rank.comm, other));
+    rank.sync();
+    EXPECT_EQ(cudaStreamDestroy(other), cudaSuccess);
+  });
+}
+
 TEST(OneSided, WorksInGroupsOfOneThread) {
   OneThread all(3);
   WindowBuffer buffers[3] = {WindowBuffer(12), WindowBuffer(12), WindowBuffer(12)};
