@@ -2,37 +2,23 @@
 #include <gmock/gmock.h>
 #include <unistd.h>
 
-#include <cstdio>
 #include <fstream>
 #include <map>
 #include <sstream>
 #include <string>
 
+#include "support/command.h"
+
 namespace {
 
 using testing::HasSubstr;
-
-struct Outcome {
-  int status = -1;
-  std::string output;
-};
-
-Outcome run(const std::string& command) {
-  Outcome outcome;
-  FILE* pipe = ::popen((command + " 2>&1").c_str(), "r");
-  if (pipe == nullptr) return outcome;
-  char chunk[4096];
-  for (size_t got = 0; (got = std::fread(chunk, 1, sizeof chunk, pipe)) > 0;)
-    outcome.output.append(chunk, got);
-  const int status = ::pclose(pipe);
-  outcome.status = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-  return outcome;
-}
+using tutti::test::Outcome;
+using tutti::test::runCommand;
 
 /// Exported NCCL symbols with nm's letter: W weak, T strong.
 std::map<std::string, char> symbolsOf(const std::string& library) {
   std::map<std::string, char> symbols;
-  std::istringstream lines(run("nm -D --defined-only " + library).output);
+  std::istringstream lines(runCommand("nm -D --defined-only " + library).output);
   std::string address, letter, name;
   while (lines >> address >> letter >> name)
     if (name.starts_with("nccl") || name.starts_with("pnccl")) symbols[name] = letter[0];
@@ -73,13 +59,13 @@ TEST(AbiSymbols, EveryFunctionIsWeakAndHasAStrongTwin) {
 }
 
 TEST(AbiSymbols, HaveNoVersions) {
-  const Outcome outcome = run("readelf --version-info " ABI_LIBRARY);
+  const Outcome outcome = runCommand("readelf --version-info " ABI_LIBRARY);
   EXPECT_EQ(outcome.status, 0);
   EXPECT_THAT(outcome.output, testing::Not(HasSubstr("Version definition section"))) << outcome.output;
 }
 
 TEST(AbiSymbols, TheLibraryStaysLoaded) {
-  EXPECT_THAT(run("readelf -d " ABI_LIBRARY).output, HasSubstr("NODELETE"));
+  EXPECT_THAT(runCommand("readelf -d " ABI_LIBRARY).output, HasSubstr("NODELETE"));
 }
 
 #ifdef ABI_TOOLKIT_LIBRARY
@@ -94,14 +80,14 @@ TEST(AbiSymbols, AreThoseOfTheToolkitsLibrary) {
 #endif
 
 TEST(AbiPrograms, PlainC99RunsWithoutCuda) {
-  const Outcome outcome = run("timeout 30 " ABI_BIN "/abi_plain_c");
+  const Outcome outcome = runCommand("timeout 30 " ABI_BIN "/abi_plain_c");
   EXPECT_EQ(outcome.status, 0) << outcome.output;
   EXPECT_THAT(outcome.output, HasSubstr("plain C: all right"));
 }
 
 #ifdef ABI_HAVE_TOOLKIT
 TEST(AbiPrograms, CompiledAgainstNvidiasHeaderRunsOnOurLibrary) {
-  const Outcome outcome = run("timeout 30 " ABI_BIN "/abi_nvidia_program");
+  const Outcome outcome = runCommand("timeout 30 " ABI_BIN "/abi_nvidia_program");
   EXPECT_EQ(outcome.status, 0) << outcome.output;
   EXPECT_THAT(outcome.output, HasSubstr("all right"));
   EXPECT_THAT(outcome.output,
@@ -121,7 +107,7 @@ void compileEverywhere(const std::string& text) {
   const std::string flags = " -Wall -Wextra -Wshadow -pedantic -Werror -fsyntax-only -I " + own + " ";
   for (const std::string& headers : cuda)
     for (const char* language : {"gcc -std=c99 -x c", "g++ -std=c++11 -x c++"}) {
-      const Outcome outcome = run(std::string(language).insert(3, flags + headers) + " " + file);
+      const Outcome outcome = runCommand(std::string(language).insert(3, flags + headers) + " " + file);
       EXPECT_EQ(outcome.status, 0) << language << " " << headers << "\n"
                                    << text << outcome.output.substr(0, 2000);
     }
@@ -151,7 +137,7 @@ TEST(AbiHeaders, ServeWithoutAnyCudaHeader) {
         << "#ifdef __has_include\n#if __has_include(<cuda_runtime_api.h>)\n#error CUDA\n#endif\n#endif\n"
         << first << "#include <nccl.h>\n#include <nccl_device.h>\ncudaStream_t stream;\n";
     // A second typedef of the same type is C11; programs that have their own are not C99.
-    const Outcome outcome = run(bare + (*first == '\0' ? " -std=c99 " : " -std=c11 ") + file);
+    const Outcome outcome = runCommand(bare + (*first == '\0' ? " -std=c99 " : " -std=c11 ") + file);
     EXPECT_EQ(outcome.status, 0) << outcome.output;
   }
   ::unlink(file.c_str());
@@ -161,9 +147,9 @@ TEST(AbiHeaders, GiveCudaTypesAsNvidiasDo) {
 #ifdef ABI_TOOLKIT_INCLUDE
   const std::string file = testing::TempDir() + "/abi_types_" + std::to_string(::getpid()) + ".cc";
   std::ofstream(file) << "#include <nccl.h>\n__half a; __nv_bfloat16 b; __nv_fp8_e4m3 c;\n";
-  const Outcome outcome =
-      run("g++ -std=c++17 -fsyntax-only -I " TUTTI_SOURCE_DIR "/include -isystem " ABI_TOOLKIT_INCLUDE " " +
-          file);
+  const Outcome outcome = runCommand("g++ -std=c++17 -fsyntax-only -I " TUTTI_SOURCE_DIR
+                                     "/include -isystem " ABI_TOOLKIT_INCLUDE " " +
+                                     file);
   EXPECT_EQ(outcome.status, 0) << outcome.output.substr(0, 2000);
   ::unlink(file.c_str());
 #else

@@ -4,18 +4,17 @@
 #include <cuda_runtime.h>
 #include <dirent.h>
 #include <gtest/gtest.h>
-#include <sys/wait.h>
 
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
-#include <cstdio>
 #include <cstring>
 #include <mutex>
 #include <string>
 #include <thread>
 
 #include "base/host_runtime.h"
+#include "support/command.h"
 
 extern "C" const tuttiHostRuntime_v1* tuttiHostRuntime_v1_get(void);
 
@@ -77,22 +76,8 @@ inline int entriesIn(const char* folder) {
 inline int openDescriptors() { return entriesIn("/proc/self/fd"); }
 inline int threads() { return entriesIn("/proc/self/task"); }
 
-struct Outcome {
-  int status = -1;     // exit status, or 128 + signal
-  std::string output;  // stdout and stderr
-};
-
-/// Runs a shell command.
-inline Outcome runCommand(const std::string& command) {
-  Outcome outcome;
-  FILE* pipe = ::popen((command + " 2>&1").c_str(), "r");
-  if (!pipe) return outcome;
-  char buffer[4096];
-  while (const size_t n = std::fread(buffer, 1, sizeof buffer, pipe)) outcome.output.append(buffer, n);
-  const int status = ::pclose(pipe);
-  outcome.status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-  return outcome;
-}
+using tutti::test::Outcome;
+using tutti::test::runCommand;
 
 #ifdef HOSTRT_HELPER
 inline Outcome runHelper(const std::string& arguments, const std::string& environment = "") {

@@ -1,30 +1,16 @@
 // The library in processes that load, copy, close or fork it.
 #include <gmock/gmock.h>
-#include <sys/wait.h>
 
-#include <cstdio>
 #include <string>
+
+#include "support/command.h"
 
 namespace {
 
 using testing::HasSubstr;
+using tutti::test::Outcome;
 
-struct Outcome {
-  int status = -1;
-  std::string output;
-};
-
-Outcome run(const std::string& command) {
-  Outcome outcome;
-  FILE* pipe = ::popen(("timeout -k 5 40 " + command + " 2>&1").c_str(), "r");
-  if (pipe == nullptr) return outcome;
-  char chunk[4096];
-  for (size_t got = 0; (got = std::fread(chunk, 1, sizeof chunk, pipe)) > 0;)
-    outcome.output.append(chunk, got);
-  const int status = ::pclose(pipe);
-  outcome.status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-  return outcome;
-}
+Outcome run(const std::string& command) { return tutti::test::runCommand("timeout -k 5 40 " + command); }
 
 const std::string kProgram = LOADING_BIN "/system_loading ";
 const std::string kStatic = LOADING_BIN "/system_static_destroy ";

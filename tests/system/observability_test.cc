@@ -17,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "support/command.h"
 #include "system/process_probe.h"
 #include "system/ranks.h"
 
@@ -327,25 +328,12 @@ TEST_P(BothPaths, LargeCallsThatDoNotMatchAreReportedWithoutTheCheck) {
 
 // --- tutti-ras and the RAS protocol ---
 
-struct Ran {
-  int status = -1;
-  std::string text;
-};
-
 /// Runs the tool that lies beside this program.
-Ran tuttiRas(const std::string& arguments) {
+test::Outcome tuttiRas(const std::string& arguments) {
   char self[4096] = {};
   if (::readlink("/proc/self/exe", self, sizeof self - 1) < 0) return {};
   const std::string path(self);
-  const std::string command = path.substr(0, path.rfind('/')) + "/tutti-ras " + arguments + " 2>&1";
-  Ran ran;
-  FILE* pipe = ::popen(command.c_str(), "r");
-  if (pipe == nullptr) return {};
-  char chunk[4096];
-  for (size_t got = 0; (got = std::fread(chunk, 1, sizeof chunk, pipe)) > 0;) ran.text.append(chunk, got);
-  const int status = ::pclose(pipe);
-  ran.status = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-  return ran;
+  return test::runCommand(path.substr(0, path.rfind('/')) + "/tutti-ras " + arguments);
 }
 
 /// A TCP connection to the RAS port, or to a listener of the test's own.
@@ -430,21 +418,21 @@ TEST_P(BothPaths, TuttiRasShowsEveryRanksPosition) {
   for (int rank = 0; rank < 3; ++rank) ranks[rank].expectLine("there", in(kPatience));
   std::this_thread::sleep_for(500ms);
   for (int asked = 0; asked < 3; ++asked) {
-    const Ran ran = tuttiRas("--pid " + std::to_string(ranks[asked].pid()));
-    EXPECT_EQ(ran.status, 3) << ran.text;  // it is stalled
-    EXPECT_THAT(ran.text,
+    const test::Outcome ran = tuttiRas("--pid " + std::to_string(ranks[asked].pid()));
+    EXPECT_EQ(ran.status, 3) << ran.output;  // it is stalled
+    EXPECT_THAT(ran.output,
                 AllOf(HasSubstr("3 process(es)"), HasSubstr("3 ranks: STALLED"),
                       HasSubstr("PROBLEM: rank 0: AllReduce of 400000 x float (sum), collective 2")));
     for (int rank = 0; rank < 2; ++rank)
-      EXPECT_THAT(ran.text, ContainsRegex("rank " + std::to_string(rank) + " \\(host [^ ]+, pid " +
-                                          std::to_string(ranks[rank].pid()) +
-                                          "\\) device 0 is in AllReduce of 400000 x float \\(sum\\) \\(its "
-                                          "collective 2\\), not moved for 0\\.[0-9] s, waits for"));
-    EXPECT_THAT(ran.text, ContainsRegex("pid " + std::to_string(ranks[2].pid()) +
-                                        "\\) device 0 has called 1 collective and is idle since"));
+      EXPECT_THAT(ran.output, ContainsRegex("rank " + std::to_string(rank) + " \\(host [^ ]+, pid " +
+                                            std::to_string(ranks[rank].pid()) +
+                                            "\\) device 0 is in AllReduce of 400000 x float \\(sum\\) \\(its "
+                                            "collective 2\\), not moved for 0\\.[0-9] s, waits for"));
+    EXPECT_THAT(ran.output, ContainsRegex("pid " + std::to_string(ranks[2].pid()) +
+                                          "\\) device 0 has called 1 collective and is idle since"));
   }
-  const Ran json = tuttiRas("--json --pid " + std::to_string(ranks[1].pid()));
-  EXPECT_THAT(json.text,
+  const test::Outcome json = tuttiRas("--json --pid " + std::to_string(ranks[1].pid()));
+  EXPECT_THAT(json.output,
               AllOf(HasSubstr("{\"jobs\": [{"), HasSubstr("\"size\": 3, \"state\": \"STALLED\""),
                     HasSubstr("\"state\": \"idle\", \"collectives_called\": 1"),
                     HasSubstr("\"call\": \"AllReduce of 400000 x float (sum)\", \"bytes\": 1600000")));
@@ -462,10 +450,10 @@ TEST_P(BothPaths, TuttiRasShowsADeadRank) {
   });
   for (int rank = 0; rank < 3; ++rank) ranks[rank].expectLine("there", in(kPatience));
   ranks[2].kill(SIGKILL);
-  Ran ran;
+  test::Outcome ran;
   for (int i = 0; i < 50 && ran.status != 3; ++i) ran = tuttiRas("--pid " + std::to_string(ranks[1].pid()));
   EXPECT_EQ(ran.status, 3);
-  EXPECT_THAT(ran.text,
+  EXPECT_THAT(ran.output,
               ContainsRegex("PROBLEM: rank 2 \\(host [^ ]+, pid [0-9]+\\) died: connection closed"));
   for (int rank = 0; rank < 2; ++rank) {
     ranks[rank].send("x", 1);
@@ -544,12 +532,12 @@ TEST(RasPort, ThatIsTakenIsNoFailureAndIsTakenOverWhenItIsFree) {
   });
   for (int rank = 0; rank < 3; ++rank) ranks[rank].expectLine("there", in(kPatience));
   holder.close();
-  Ran ran;
-  for (int i = 0; i < 50 && ran.text.find("3 ranks") == std::string::npos; ++i) {
+  test::Outcome ran;
+  for (int i = 0; i < 50 && ran.output.find("3 ranks") == std::string::npos; ++i) {
     std::this_thread::sleep_for(50ms);
     ran = tuttiRas("-p " + std::to_string(port));
   }
-  EXPECT_THAT(ran.text, HasSubstr("3 ranks"));
+  EXPECT_THAT(ran.output, HasSubstr("3 ranks"));
   ranks[2].send("x", 1);
   ranks.expectSuccess(kPatience);
 }

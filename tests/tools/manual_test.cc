@@ -10,13 +10,15 @@
 #include <string>
 
 #include "base/params.h"
-#include "hostrt/support.h"
+#include "support/command.h"
 
 namespace {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
+using tutti::test::Outcome;
+using tutti::test::runCommand;
 
 const std::string kSource = TUTTI_SOURCE_DIR;
 

@@ -6,12 +6,14 @@
 #include <fstream>
 
 #include "common/runtime_paths.h"
-#include "hostrt/support.h"
+#include "support/command.h"
 #include "tutti_run/elf_needs.h"
 
 using testing::EndsWith;
 using testing::HasSubstr;
 using testing::StartsWith;
+using tutti::test::Outcome;
+using tutti::test::runCommand;
 
 namespace {
 
