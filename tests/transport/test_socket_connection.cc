@@ -1,4 +1,6 @@
 #include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 
@@ -125,6 +127,97 @@ TEST(SocketReceiver, DeliversWhatCameBeforeTheEnd) {
   EXPECT_FALSE(wire.connection->test(&done).isOk());
   EXPECT_EQ(done, 1U);
   EXPECT_EQ(buffers[0], "abcd");
+}
+
+/// A receiver behind TCP, woken by an edge-triggered epoll as the transport's is.
+struct WatchedStream {
+  UniqueFd raw;
+  std::unique_ptr<SocketReceiver> receiver;
+  UniqueFd epoll{::epoll_create1(EPOLL_CLOEXEC)};
+  int events = 0;
+  uint64_t done = 0;
+  Status status;
+
+  WatchedStream() {
+    const UniqueFd listener(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t length = sizeof address;
+    EXPECT_EQ(::bind(listener.get(), reinterpret_cast<sockaddr*>(&address), length), 0);
+    EXPECT_EQ(::listen(listener.get(), 1), 0);
+    EXPECT_EQ(::getsockname(listener.get(), reinterpret_cast<sockaddr*>(&address), &length), 0);
+    raw.reset(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    EXPECT_EQ(::connect(raw.get(), reinterpret_cast<sockaddr*>(&address), length), 0);
+    const int one = 1;
+    ::setsockopt(raw.get(), IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+    UniqueFd end(::accept4(listener.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+    receiver = std::make_unique<SocketReceiver>(std::move(end), "10.0.0.7:4000");
+    epoll_event event{};
+    event.events = receiver->watchedEvents() | EPOLLET;
+    EXPECT_EQ(::epoll_ctl(epoll.get(), EPOLL_CTL_ADD, receiver->descriptor(), &event), 0);
+    look(0);
+  }
+  void write(const std::string& bytes) const {
+    ASSERT_EQ(::send(raw.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL),
+              static_cast<ssize_t>(bytes.size()));
+  }
+  /// Takes what epoll has within `milliseconds`, and moves what can be moved.
+  bool look(int milliseconds) {
+    epoll_event event{};
+    const bool found = ::epoll_wait(epoll.get(), &event, 1, milliseconds) == 1;
+    if (found) receiver->onEvents(event.events);
+    events += found ? 1 : 0;
+    status = receiver->test(&done);
+    return found;
+  }
+  /// Until `messages` have come; false when an event did not come within five seconds.
+  bool until(uint64_t messages) {
+    while (done < messages && status.isOk())
+      if (!look(5000)) return false;
+    return status.isOk();
+  }
+};
+
+TEST(SocketReceiver, IsWokenForBatchesOfALargeMessageAndForEverySmallOne) {
+  WatchedStream stream;
+  constexpr size_t kLarge = 1 << 20;
+  std::string large(kLarge, '-');
+  std::string small(64, '-');
+  for (uint32_t round = 0; round < 3; ++round) {
+    ASSERT_TRUE(stream.receiver->irecv(large.data(), large.size(), {}));
+    ASSERT_TRUE(stream.receiver->irecv(small.data(), small.size(), {}));
+    stream.look(0);
+    const std::string text(kLarge, static_cast<char>('a' + round));
+    stream.write(header(2 * round, kLarge));
+    stream.look(1000);
+    const int before = stream.events;
+    constexpr size_t kPiece = 8192;
+    for (size_t at = 0; at < kLarge; at += kPiece) {
+      stream.write(text.substr(at, kPiece));
+      stream.look(0);
+    }
+    ASSERT_TRUE(stream.until(2 * round + 1)) << stream.done << " messages of " << 2 * round + 1;
+    EXPECT_EQ(large, text);
+    EXPECT_LT(stream.events - before, 40) << "of " << kLarge / kPiece << " pieces";
+    stream.write(header(2 * round + 1, 5) + "small");
+    ASSERT_TRUE(stream.until(2 * round + 2)) << stream.done << " messages of " << 2 * round + 2;
+    EXPECT_EQ(small.substr(0, 5), "small");
+  }
+}
+
+TEST(SocketReceiver, IsWokenByTheEndInTheMiddleOfALargeMessage) {
+  WatchedStream stream;
+  std::string buffer(1 << 20, '-');
+  ASSERT_TRUE(stream.receiver->irecv(buffer.data(), buffer.size(), {}));
+  stream.write(header(0, 1 << 20) + std::string(100000, 'x'));
+  stream.look(1000);
+  stream.look(50);
+  ASSERT_TRUE(stream.status.isOk());
+  stream.write("a few bytes more");
+  stream.raw.reset();
+  while (stream.status.isOk() && stream.look(5000)) continue;
+  EXPECT_EQ(stream.status.code(), ncclRemoteError);
 }
 
 TEST(SocketSender, WritesWhatTheReceiverReads) {

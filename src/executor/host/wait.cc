@@ -11,8 +11,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 constexpr int kPollsPerClock = 16;
-/// Spinning on a core that others use.
-constexpr std::chrono::microseconds kSharedSpin{1};
 
 /// Tells the core that this is a spin loop.
 inline void relax() {
@@ -91,6 +89,8 @@ bool HostExecutor::yieldCore() {
     yieldPause_ = kFirstYieldPause;
   } else {
     noYieldBefore_ = after + yieldPause_;
+    // Until then nobody asks; without a spin the next wait yields, which tells whether it is still shared.
+    sharedUntil_ = noYieldBefore_ + kSharedFor;
     yieldPause_ = std::min<std::chrono::milliseconds>(2 * yieldPause_, kLongestPause);
   }
   return true;
@@ -120,7 +120,9 @@ HostRun::State HostExecutor::drive(const std::function<HostRun::State()>& advanc
         break;
     }
     const auto waited = idle.elapsed();
-    const auto spin = idle.since() < sharedUntil_ ? std::min(policy.spin, kSharedSpin) : policy.spin;
+    // No spin on a core that others use, not even the polls of one look at the clock: each asks the kernel
+    // about the sockets.
+    const auto spin = idle.since() < sharedUntil_ ? std::chrono::microseconds(0) : policy.spin;
     if (waited < spin) {
       relax();
     } else if (waited < spin + policy.yield && yieldCore()) {

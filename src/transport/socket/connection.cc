@@ -145,7 +145,9 @@ Status SocketReceiver::drain() {
   // Without a buffer for the next message nothing is read: the stream's own flow control holds the sender.
   while (done_ < posted_ && !peerLeft_) {
     TUTTI_TRY(consumeStage());
-    if (done_ == posted_ || peerLeft_ || !readable_) break;
+    if (done_ == posted_ || peerLeft_) break;
+    if (!readable_) askForBatch();
+    if (!readable_) break;
     TUTTI_TRY(readMore());
   }
   return Status::ok();
@@ -233,6 +235,24 @@ Status SocketReceiver::readMore() {
     ++done_;
   }
   return Status::ok();
+}
+
+/// Sets from how many bytes on the kernel reports the stream as readable. In the middle of a large message a
+/// report of every arriving segment would cost two wake-ups (service thread, rank) each. An ending stream is
+/// reported in any case, and so is one whose window is full.
+void SocketReceiver::askForBatch() {
+  int mark = 1;
+  if (inMessage_) {
+    const Operation& operation = operations_[done_ % kNetRequests];
+    const uint32_t missing = operation.length - operation.received;
+    if (missing >= kLeastBatch) mark = static_cast<int>(std::min(missing, kBatch));
+  }
+  if (mark == lowWater_) return;
+  // Best effort: without it there are more events.
+  if (::setsockopt(fd_.get(), SOL_SOCKET, SO_RCVLOWAT, &mark, sizeof(mark)) != 0) return;
+  // What came before the mark was lowered may have caused no event (kernels before 4.18).
+  if (mark < lowWater_) readable_ = true;
+  lowWater_ = mark;
 }
 
 void SocketReceiver::sayGoodbye() { writeGoodbye(done_); }

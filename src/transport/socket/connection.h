@@ -107,6 +107,10 @@ class SocketReceiver final : public SocketConnection {
   Status consumeStage();
   Status beginMessage();
   Status readMore();
+  void askForBatch();
+
+  static constexpr uint32_t kBatch = 256 * 1024;      // of a message, for one wake-up
+  static constexpr uint32_t kLeastBatch = 16 * 1024;  // less is left to come by itself
 
   std::array<Operation, kNetRequests> operations_;
   uint64_t posted_ = 0;
@@ -114,6 +118,8 @@ class SocketReceiver final : public SocketConnection {
   bool inMessage_ = false;  // the header of message done_ has been read
   bool readable_ = true;    // the kernel may have bytes; else an event says when
   bool closing_ = false;    // the peer has shut its end: read to the end of file, whatever comes short
+
+  int lowWater_ = 1;  // SO_RCVLOWAT
 
   // Small messages are read many at a time through the stage; payload of large ones goes straight to its
   // buffer, and only what follows it in the same read lands here.
