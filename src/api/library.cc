@@ -7,13 +7,6 @@
 
 using namespace tutti;
 
-namespace {
-
-/// ncclTimeout of NCCL 2.30: only callers that ask for it have it in their enum.
-constexpr int kTimeout = 8;
-
-}  // namespace
-
 extern "C" {
 
 ncclResult_t pncclGetVersion(int* version) {
@@ -42,7 +35,7 @@ const char* pncclGetErrorString(ncclResult_t result) {
       return "remote process exited or there was a network error";
     case ncclInProgress:
       return "NCCL operation in progress";
-    case kTimeout:
+    case kTimeoutResult:
       return "timed out - a rank is late, stuck or unreachable (run with NCCL_DEBUG=WARN for details)";
     default:
       return "unknown result code";

@@ -24,6 +24,9 @@
 
 namespace tutti {
 
+/// ncclTimeout of NCCL 2.30. In nccl.h only for callers that ask for it; older ones never see it.
+constexpr auto kTimeoutResult = static_cast<ncclResult_t>(8);
+
 /// Outcome of a function that can fail: an ncclResult_t and, for failures, a message that says what was
 /// tried, on what, and why it failed. Copying an ok Status costs nothing; a failed one shares its message.
 class [[nodiscard]] Status {

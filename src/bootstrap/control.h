@@ -37,6 +37,8 @@ struct JoinRequest {
   std::map<std::string, std::string> settings;
   /// Raised when a peer dies or aborts; and when someone else raises it, every call here returns.
   std::shared_ptr<FaultState> faults;
+  /// What this rank calls a time-out: the code of faults that come from a peer's one.
+  ncclResult_t timedOut = ncclRemoteError;
   /// Called once, on the service thread, after this object has raised `faults`. Must not block. Not called,
   /// and not running, after leave() has returned.
   std::function<void()> onFault;
@@ -84,7 +86,8 @@ class Control : public OobChannel {
   ncclUniqueId deriveId(int leader, std::string_view purpose) const;
 
   /// Tells the peers that this rank has failed or was aborted, and why: their FaultStates are raised with a
-  /// remoteError. Raising the own one is the caller's business. Never blocks.
+  /// remoteError, or with JoinRequest::timedOut when `why` has this rank's. Raising the own one is the
+  /// caller's business. Never blocks.
   void announceFault(const Status& why);
 
   /// Sends bytes to a peer's onNote without waiting, between rank 0 and any other rank (either way). An error

@@ -12,7 +12,7 @@ enum : uint16_t {
   kMissingFrame = 35,   // from rank 0: u64 sequence, text
   kMessageFrame = 36,   // u64 tag, bytes
   kGoodbyeFrame = 37,   // the sender leaves in good order; nothing follows
-  kFailureFrame = 38,   // i32 rank concerned, string what happened
+  kFailureFrame = 38,   // i32 rank concerned, u8 a time-out, string what happened
   kNoteFrame = 39       // bytes for onNote
 };
 

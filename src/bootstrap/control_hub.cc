@@ -28,6 +28,7 @@ Control::Hub::Hub(const JoinRequest& request)
     : rank_(request.rank),
       size_(request.nranks),
       faults_(request.faults),
+      timedOut_(request.timedOut),
       onFault_(request.onFault),
       onNote_(request.onNote),
       peers_(static_cast<size_t>(request.nranks), PeerState::unknown),
@@ -273,20 +274,21 @@ void Control::Hub::onAsk(int peer, std::string_view body) {
 void Control::Hub::onFailureNotice(int peer, std::string_view body) {
   WireReader in(body);
   const int about = in.i32();
+  const bool timedOut = in.u8() != 0;
   const std::string text(in.string());
   if (!in.finished() || about < 0 || about >= size_ || (rank_ != 0 && peer != 0)) return;
   if (rank_ == 0) {
     const std::lock_guard lock(mutex_);
-    relayFailure(about, text);
+    relayFailure(about, timedOut, text);
   }
-  raiseFault(remoteError("{}", text));
+  raiseFault(Status(timedOut ? timedOut_ : ncclRemoteError, text));
 }
 
 /// Rank 0: tells everybody but the rank concerned, once; what fails later follows from the first failure.
-void Control::Hub::relayFailure(int about, const std::string& text) {
+void Control::Hub::relayFailure(int about, bool timedOut, const std::string& text) {
   if (failureRelayed_) return;
   failureRelayed_ = true;
-  const std::string body = WireWriter().i32(about).string(text).bytes();
+  const std::string body = WireWriter().i32(about).u8(timedOut ? 1 : 0).string(text).bytes();
   for (size_t i = 0; i < star_.size(); ++i)
     if (star_[i] && static_cast<int>(i) != about) star_[i]->send(kFailureFrame, body).ignore();
 }
@@ -305,7 +307,7 @@ void Control::Hub::onClosed(int peer, LinkKind kind, const Status& why) {
       state = PeerState::dead;
       text = fmt::format("{} died: {}", describeLocked(peer), why.message());
       deaths_[peer] = text;
-      if (rank_ == 0) relayFailure(peer, text);
+      if (rank_ == 0) relayFailure(peer, false, text);
     }
   }
   changed_.notify();
@@ -338,10 +340,11 @@ void Control::Hub::announceFault(const Status& why) {
   if (leaving_ || faultRaised_) return;  // a failure that came from a peer is no news
   faultRaised_ = true;                   // the owner knows; what peers say about it afterwards is no news
   const std::string text = fmt::format("{} stopped: {}", describeLocked(rank_), why.message());
+  const bool timedOut = timedOut_ != ncclRemoteError && why.code() == timedOut_;
   if (rank_ == 0) {
-    relayFailure(rank_, text);
+    relayFailure(rank_, timedOut, text);
   } else if (star_[0]) {
-    star_[0]->send(kFailureFrame, WireWriter().i32(rank_).string(text).bytes()).ignore();
+    star_[0]->send(kFailureFrame, WireWriter().i32(rank_).u8(timedOut ? 1 : 0).string(text).bytes()).ignore();
   }
 }
 

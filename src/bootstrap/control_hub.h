@@ -75,8 +75,8 @@ class Control::Hub : public std::enable_shared_from_this<Control::Hub> {
   void onAsk(int peer, std::string_view body);
   void onFailureNotice(int peer, std::string_view body);
 
-  void contribute(int from, uint64_t sequence, std::string bytes);  // rank 0; mutex_ held
-  void relayFailure(int about, const std::string& text);            // mutex_ held
+  void contribute(int from, uint64_t sequence, std::string bytes);       // rank 0; mutex_ held
+  void relayFailure(int about, bool timedOut, const std::string& text);  // mutex_ held
   void raiseFault(const Status& why);
   std::string missingFrom(uint64_t sequence) const;  // rank 0; mutex_ held
   std::string askWhoIsMissing(uint64_t sequence);
@@ -85,6 +85,7 @@ class Control::Hub : public std::enable_shared_from_this<Control::Hub> {
   Status checkPeer(int peer) const;  // mutex_ held
 
   const std::shared_ptr<FaultState> faults_;
+  const ncclResult_t timedOut_;
   const std::function<void()> onFault_;
   const std::function<void(int, std::string_view)> onNote_;
   const pid_t owner_ = ::getpid();  // a forked child owns nothing of this

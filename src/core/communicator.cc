@@ -64,8 +64,11 @@ void Communicator::setRank(int rank, int ranks) {
 
 Status Communicator::connect() {
   const Deadline deadline = Deadline::after(std::chrono::seconds(params().initTimeout()));
-  const Status status = connectTo(deadline).withContext("rank {} of {}", setup_.rank, setup_.ranks);
+  Status status = connectTo(deadline).withContext("rank {} of {}", setup_.rank, setup_.ranks);
   if (status.isOk()) return status;
+  if (deadline.passed() && (status.code() == ncclSystemError || status.code() == ncclRemoteError) &&
+      setup_.timedOut != ncclRemoteError)
+    status = Status(setup_.timedOut, status.message());
   // The peers would wait for this rank until their deadline.
   faults_->raise(status);
   closed_ = true;
@@ -83,6 +86,7 @@ Status Communicator::connectTo(Deadline deadline) {
   request.settings["config.minCTAs"] = std::to_string(setup_.minChannels);
   request.settings["config.maxCTAs"] = std::to_string(setup_.maxChannels);
   request.faults = faults_;
+  request.timedOut = setup_.timedOut;
   request.onFault = [this] {
     raiseDependents(faults_->error(), false);
     wake();
@@ -138,6 +142,7 @@ void Communicator::startMonitor() {
   subject.control = control_.get();
   subject.bell = endpoint_->bell(setup_.rank);
   subject.faults = faults_;
+  subject.timedOut = setup_.timedOut;
   subject.busy = [this] { return tasks_->busy(); };
   subject.fail = [this](const Status& error) { fail(error); };
   monitor_->start(std::move(subject));

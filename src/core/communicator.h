@@ -34,6 +34,8 @@ struct CommunicatorSetup {
   ncclUniqueId id{};
   bool blocking = true;
   std::string name;
+  /// The result of time-outs: NCCL 2.30's for callers that know it.
+  ncclResult_t timedOut = ncclRemoteError;
   int minChannels = 0;  // 0: the library decides
   int maxChannels = 0;
 };

@@ -63,6 +63,8 @@ Status applyCallers(const ncclConfig_t* config, CommunicatorSetup& setup) {
     return invalidUsage("config.netName is \"{}\", but the only network here is \"Socket\"", own.netName);
   }
   if (own.commName != nullptr) setup.name = own.commName;
+  // A caller of an older header has no name for this number.
+  if (config->version >= NCCL_VERSION(2, 30, 0)) setup.timedOut = kTimeoutResult;
   return Status::ok();
 }
 

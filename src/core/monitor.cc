@@ -245,8 +245,8 @@ void Monitor::report(uint64_t seenThen, bool timedOut, std::vector<RankPosition>
   }
   if (timedOut) {
     subject_.fail(
-        Status(ncclRemoteError, fmt::format("timed out after {} without movement (TUTTI_TIMEOUT): {}",
-                                            durationText(static_cast<uint64_t>(quiet.count())), text)));
+        Status(subject_.timedOut, fmt::format("timed out after {} without movement (TUTTI_TIMEOUT): {}",
+                                              durationText(static_cast<uint64_t>(quiet.count())), text)));
   }
 }
 
