@@ -2,8 +2,8 @@
 #include <limits>
 
 #include "executor/host/simd/kernel_table.h"
+#include "executor/host/simd/targets.h"
 
-#define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128 | HWY_RVV)
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "executor/host/simd/reduce_integer.cc"
 #include <hwy/foreach_target.h>
