@@ -1,11 +1,19 @@
 #include "transport/doorbell.h"
 
 #include <linux/futex.h>
+#include <poll.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
+#include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
 
+#include <array>
+#include <cerrno>
 #include <climits>
+#include <cstring>
+
+#include "base/random.h"
 
 namespace tutti {
 namespace {
@@ -15,6 +23,24 @@ long futex(std::atomic<uint32_t>* word, int operation, uint32_t value, const tim
   static_assert(sizeof(std::atomic<uint32_t>) == sizeof(uint32_t));
   return ::syscall(SYS_futex, reinterpret_cast<uint32_t*>(word), operation, value, limit, nullptr, 0);
 }
+
+timespec inMicros(uint32_t micros) {
+  return {static_cast<time_t>(micros / 1000000U), static_cast<long>(micros % 1000000U) * 1000L};
+}
+
+/// In the abstract namespace: a zero byte, then the name.
+struct LineAddress {
+  sockaddr_un address{};
+  socklen_t length;
+
+  explicit LineAddress(const char* name) {
+    address.sun_family = AF_UNIX;
+    const size_t bytes = ::strnlen(name, Doorbell::kLineBytes);
+    std::memcpy(address.sun_path + 1, name, bytes);
+    length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + bytes);
+  }
+  const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&address); }
+};
 
 }  // namespace
 
@@ -28,16 +54,52 @@ uint32_t Doorbell::prepare() {
 
 void Doorbell::finish() { sleepers.fetch_sub(1, std::memory_order_relaxed); }
 
+// In both kinds of sleep: the count is raised, then the sequence looked at (by the kernel, for a futex);
+// wake() changes the sequence, then looks at the counts. All four are sequentially consistent, so one sees
+// the other. Every outcome (woken, value changed, time-out, signal) means "look again" to the caller.
+
 void Doorbell::sleep(uint32_t ticket, uint32_t limitMicros) {
-  const timespec limit{static_cast<time_t>(limitMicros / 1000000U),
-                       static_cast<long>(limitMicros % 1000000U) * 1000L};
-  // Every outcome (woken, value changed, time-out, signal) means "look again" to the caller.
+  const timespec limit = inMicros(limitMicros);
+  inFutex.fetch_add(1, std::memory_order_seq_cst);
   futex(&sequence, FUTEX_WAIT, ticket, &limit);
+  inFutex.fetch_sub(1, std::memory_order_relaxed);
+}
+
+void Doorbell::sleepPolling(uint32_t ticket, uint32_t limitMicros, int descriptor) {
+  const timespec limit = inMicros(limitMicros);
+  inPoll.fetch_add(1, std::memory_order_seq_cst);
+  if (sequence.load(std::memory_order_seq_cst) == ticket) {
+    pollfd watched{descriptor, POLLIN, 0};
+    ::ppoll(&watched, 1, &limit, nullptr);
+  }
+  inPoll.fetch_sub(1, std::memory_order_relaxed);
 }
 
 void Doorbell::wake() {
-  sequence.fetch_add(1, std::memory_order_release);
-  futex(&sequence, FUTEX_WAKE, INT_MAX, nullptr);
+  sequence.fetch_add(1, std::memory_order_seq_cst);
+  if (inFutex.load(std::memory_order_seq_cst) != 0) futex(&sequence, FUTEX_WAKE, INT_MAX, nullptr);
+  if (inPoll.load(std::memory_order_seq_cst) != 0) sendOnLine();
+}
+
+Result<UniqueFd> Doorbell::openLine() {
+  std::array<uint64_t, 2> random{};
+  TUTTI_TRY(randomBytes(random.data(), sizeof random));
+  const std::string name = fmt::format("tutti-{:016x}{:016x}", random[0], random[1]);
+  static_assert(6 + 32 < kLineBytes);
+  name.copy(line, kLineBytes - 1);
+  UniqueFd fd(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!fd) return systemError(errno, "make a socket for wake-ups");
+  const LineAddress to(line);
+  if (::bind(fd.get(), to.get(), to.length) != 0) return systemError(errno, "name a socket for wake-ups");
+  return fd;
+}
+
+void Doorbell::sendOnLine() const {
+  // One for the process, for as long as it lives: a wake-up must not cost three system calls.
+  static const int socket = ::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  const LineAddress to(line);
+  // Fails when nobody is there any more, or when the queue is full and the sleeper wakes up anyway.
+  (void)::sendto(socket, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL, to.get(), to.length);
 }
 
 }  // namespace tutti

@@ -2,7 +2,12 @@
 #pragma once
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
+#include <string>
+
+#include "base/status.h"
+#include "base/unique_fd.h"
 
 namespace tutti {
 
@@ -18,15 +23,32 @@ namespace tutti {
 /// The waiter's increment and the waker's fence are sequentially consistent, so either the waiter sees the
 /// change when it looks again or the waker sees the sleeper. A process that is killed while it sleeps leaves
 /// `sleepers` too high, which costs the others a system call per ring and nothing else.
+///
+/// A waiter who waits for sockets too sleeps in poll() instead (sleepPolling()). A futex does not end that,
+/// so the bell has a line: the abstract name of a datagram socket of the waiter, to which the waker sends a
+/// byte.
 struct alignas(64) Doorbell {
+  static constexpr size_t kLineBytes = 40;
+
   std::atomic<uint32_t> sequence{0};
-  std::atomic<uint32_t> sleepers{0};
+  std::atomic<uint32_t> sleepers{0};  // announced: from prepare() to finish()
+  std::atomic<uint32_t> inFutex{0};
+  std::atomic<uint32_t> inPoll{0};
+  char line[kLineBytes] = {};  // written once, before inPoll is raised for the first time
 
   /// Announces a sleeper; gives the ticket for sleep(). Look at the counters once more after it.
   uint32_t prepare();
   void finish();
   /// Sleeps until the next ring after `ticket` or for limitMicros. May return early.
   void sleep(uint32_t ticket, uint32_t limitMicros);
+  /// As sleep(), and until `descriptor` is readable. Only after openLine(), and with its socket among what
+  /// `descriptor` (an epoll instance) watches.
+  void sleepPolling(uint32_t ticket, uint32_t limitMicros, int descriptor);
+  /// A socket, non-blocking, that wakers from now on send to; the waiter reads it empty. Once in a bell's
+  /// life. Wakers must be in the same network namespace. Whoever is on this host can send to it too, which
+  /// wakes the waiter in vain and nothing else.
+  Result<UniqueFd> openLine();
+
   void ring() {
 #if defined(__SANITIZE_THREAD__)
     // The thread sanitizer does not model fences. A read-modify-write orders the same two accesses, but takes
@@ -54,6 +76,8 @@ struct alignas(64) Doorbell {
 
  private:
   void wake();
+  void sendOnLine() const;
 };
+static_assert(sizeof(Doorbell) == 64);
 
 }  // namespace tutti

@@ -28,8 +28,13 @@ Result<std::unique_ptr<MessageTransport>> openMessages(const std::vector<PeerInf
                                                        const std::shared_ptr<FaultState>& faults,
                                                        Deadline deadline) {
   const auto place = std::find(group.ranks.begin(), group.ranks.end(), rank) - group.ranks.begin();
-  auto opened =
-      MessageTransport::listen(peers, rank, options, group.segment->bell(static_cast<int>(place)), faults);
+  const bool oneProcess = std::all_of(group.ranks.begin(), group.ranks.end(), [&](int other) {
+    return peers[static_cast<size_t>(other)].processToken == peers[static_cast<size_t>(rank)].processToken;
+  });
+  // Memory files came through abstract Unix sockets, as wake-ups would; named segments may be all there is.
+  const bool bellHasLine = oneProcess || group.memory != nullptr;
+  auto opened = MessageTransport::listen(peers, rank, options, group.segment->bell(static_cast<int>(place)),
+                                         bellHasLine, faults);
   // A rank that cannot listen says so, since the others wait for its address.
   const std::string mine = opened.isOk() ? opened.value()->address().encode() : std::string();
   TUTTI_ASSIGN(const auto texts,

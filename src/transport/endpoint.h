@@ -116,6 +116,9 @@ class Endpoint {
 
   /// Moves message connections forward without blocking; true when anything moved. No-op when there are none.
   virtual bool progress() = 0;
+  /// The part of progress() that sends: for a message that was just published and is still in the cache. May
+  /// do nothing.
+  virtual void sendNow() = 0;
   /// Message connections are worked on by the service thread, except while a thread that runs collectives has
   /// taken them: endSleep() takes them (call it when a run starts and after every sleep); beginSleep() gives
   /// them back (before the thread sleeps on its doorbell AND when it has finished its run: what the run
@@ -127,6 +130,10 @@ class Endpoint {
   /// up to 50 ms.
   virtual void beginSleep() = 0;
   virtual void endSleep() = 0;
+  /// Instead of beginSleep() and sleep() on the own bell, where it is possible (false: it is not, nothing was
+  /// done): sleeps until the bell rings after `ticket`, a message connection has something, or the limit
+  /// passes; without the service thread between. The thread keeps the connections; progress() comes next.
+  virtual bool sleepOnConnections(uint32_t ticket, uint32_t limitMicros) = 0;
 };
 
 }  // namespace tutti

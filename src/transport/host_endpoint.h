@@ -42,11 +42,17 @@ class HostEndpoint final : public Endpoint {
   Result<Mapping> mapForGood(int peer, const BufferDescriptor& buffer, Deadline deadline) override;
 
   bool progress() override { return messages_ && messages_->progress(); }
+  void sendNow() override {
+    if (messages_) messages_->sendNow();
+  }
   void beginSleep() override {
     if (messages_) messages_->park();
   }
   void endSleep() override {
     if (messages_) messages_->take();
+  }
+  bool sleepOnConnections(uint32_t ticket, uint32_t limitMicros) override {
+    return messages_ && messages_->sleep(ticket, limitMicros);
   }
 
  private:

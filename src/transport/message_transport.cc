@@ -90,12 +90,28 @@ MessageTransport::Turn::~Turn() {
 
 Result<std::unique_ptr<MessageTransport>> MessageTransport::listen(const std::vector<PeerInfo>& peers,
                                                                    int rank, const EndpointOptions& options,
-                                                                   Doorbell* bell,
+                                                                   Doorbell* bell, bool bellHasLine,
                                                                    std::shared_ptr<FaultState> faults) {
   std::unique_ptr<MessageTransport> transport(
       new MessageTransport(peers, rank, options, bell, std::move(faults)));
   TUTTI_TRY(transport->openListener().withContext("rank {}: prepare data connections", rank));
+  if (bellHasLine) {
+    // Without it the service thread wakes the rank.
+    const Status status = transport->openLine();
+    if (!status.isOk()) logInfo(Subsystem::net, "rank {}: {}", rank, status.message());
+  }
   return transport;
+}
+
+Status MessageTransport::openLine() {
+  TUTTI_ASSIGN(UniqueFd line, bell_->openLine());
+  epoll_event event{};
+  event.events = EPOLLIN | EPOLLET;
+  event.data.ptr = nullptr;
+  if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, line.get(), &event) != 0)
+    return systemError(errno, "watch the socket for wake-ups");
+  line_ = std::move(line);
+  return Status::ok();
 }
 
 Status MessageTransport::openListener() {
@@ -248,6 +264,11 @@ void MessageTransport::harvest() {
     const int count = ::epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), 0);
     for (int i = 0; i < count; ++i) {
       const epoll_event& event = events[static_cast<size_t>(i)];
+      if (event.data.ptr == nullptr) {
+        char bytes[64];
+        while (::recv(line_.get(), bytes, sizeof(bytes), MSG_DONTWAIT) >= 0) continue;
+        continue;
+      }
       static_cast<NetLane*>(event.data.ptr)->connection()->onEvents(event.events);
     }
     if (count < static_cast<int>(events.size())) return;
@@ -287,7 +308,29 @@ bool MessageTransport::progress() {
   return pumpAll();
 }
 
+void MessageTransport::sendNow() {
+  if (!active_.load(std::memory_order_acquire) || waiting_.load(std::memory_order_seq_cst) != 0) return;
+  const std::unique_lock lock(mutex_, std::try_to_lock);
+  if (!lock.owns_lock()) return;
+  bool moved = false;
+  for (NetLane* lane : connected_) {
+    if (!lane->pending()) continue;
+    Status status = lane->pump(&moved);
+    if (!status.isOk()) raise(lane, status);
+  }
+}
+
 void MessageTransport::take() { parked_.store(false, std::memory_order_release); }
+
+/// The rank's thread has looked at everything, in vain, and keeps the lanes.
+bool MessageTransport::sleep(uint32_t ticket, uint32_t limitMicros) {
+  if (!line_ || !active_.load(std::memory_order_acquire)) return false;
+  // The last progress() did nothing: what the rank published may be unsent. park() sees to it.
+  if (turnedAway_.load(std::memory_order_relaxed)) return false;
+  // Whoever else moves lanes meanwhile (the timer, if this takes long) rings the bell.
+  bell_->sleepPolling(ticket, limitMicros, epoll_.get());
+  return true;
+}
 
 void MessageTransport::park() {
   // Also when parked already: the caller may have published since, and nobody else would notice.

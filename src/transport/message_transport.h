@@ -1,6 +1,6 @@
 // The message connections of one endpoint: their rings, who works on them when, and how they come up.
 //
-//   running thread            progress() ------+
+//   running thread            progress() ------+        or asleep on the same epoll: sleep()
 //                                              +-> one lock -> pump all lanes -> sockets
 //   service thread (parked)   epoll -----------+
 //
@@ -10,6 +10,9 @@
 // alone, so that a rank can send to a peer whose threads do something else. A thread that takes the lanes and
 // then stops calling progress() without parking them is found out by a timer, which parks them for it, and
 // looks after what the thread may still publish until it parks them itself.
+//
+// A thread that sleeps in the middle of a run keeps the lanes and waits for sockets and bell at once
+// (sleep()): with the service thread between, every message to a sleeping rank costs two wake-ups.
 #pragma once
 
 #include <atomic>
@@ -44,9 +47,11 @@ class MessageTransport {
     static Result<Address> decode(std::string_view bytes);
   };
 
-  /// Starts to listen; connections are taken from now on. `bell` is of this rank and outlives the transport.
+  /// Starts to listen; connections are taken from now on. `bell` is of this rank and outlives the transport;
+  /// `bellHasLine`: all who ring it are in this network namespace.
   static Result<std::unique_ptr<MessageTransport>> listen(const std::vector<PeerInfo>& peers, int rank,
                                                           const EndpointOptions& options, Doorbell* bell,
+                                                          bool bellHasLine,
                                                           std::shared_ptr<FaultState> faults);
   /// Delivers what was published (as long as the peers take it, faults allow it, and something moves at least
   /// once a minute), says goodbye, and closes everything.
@@ -65,13 +70,16 @@ class MessageTransport {
 
   /// See Endpoint.
   bool progress();
+  void sendNow();
   void park();
   void take();
+  bool sleep(uint32_t ticket, uint32_t limitMicros);
 
  private:
   MessageTransport(const std::vector<PeerInfo>& peers, int rank, const EndpointOptions& options,
                    Doorbell* bell, std::shared_ptr<FaultState> faults);
   Status openListener();
+  Status openLine();
   void accepted(AcceptedConnection connection);
   Status accept(AcceptedConnection& connection);
   void connected(NetLane* lane, Result<UniqueFd> fd);
@@ -121,6 +129,7 @@ class MessageTransport {
   std::vector<NetLane*> connected_;
   std::vector<std::unique_ptr<AuthConnector>> connectors_;
   UniqueFd epoll_;                   // edge-triggered, over all connections
+  UniqueFd line_;                    // of the bell, in epoll_; none where the rank cannot sleep on epoll_
   IoService::Id watch_ = 0;          // of epoll_
   std::atomic<bool> parked_{true};   // cleared without the lock
   bool owesPark_ = false;            // a thread called sender() or progress(), and not park() since

@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -69,6 +70,96 @@ TEST(Doorbell, WakesAnotherProcess) {
   EXPECT_EQ(status, 0);
   EXPECT_LT(steady_clock::now() - start, milliseconds(4000));
   ::munmap(memory, 4096);
+}
+
+/// As awaitCounter, for the bell whose line is `line`.
+void awaitCounterPolling(Doorbell* bell, int line, std::atomic<uint64_t>* counter, uint64_t target) {
+  while (counter->load(std::memory_order_acquire) < target) {
+    const uint32_t ticket = bell->prepare();
+    if (counter->load(std::memory_order_acquire) < target) bell->sleepPolling(ticket, 5000000, line);
+    bell->finish();
+    char bytes[16];
+    while (::recv(line, bytes, sizeof bytes, 0) >= 0) continue;
+  }
+}
+
+TEST(Doorbell, WakesAThreadThatSleepsInPollAndAnotherThatDoesNot) {
+  Doorbell bell;
+  Doorbell answer;
+  const UniqueFd line = *bell.openLine();
+  std::atomic<uint64_t> asked{0};
+  std::atomic<uint64_t> answers[2] = {};
+  constexpr uint64_t kRounds = 1000;
+  const auto start = steady_clock::now();
+  const auto serve = [&](int which) {
+    for (uint64_t i = 1; i <= kRounds; ++i) {
+      if (which == 0) {
+        awaitCounterPolling(&bell, line.get(), &asked, i);
+      } else {
+        awaitCounter(&bell, &asked, i);
+      }
+      answers[which].store(i, std::memory_order_release);
+      answer.ring();
+    }
+  };
+  std::thread polling(serve, 0);
+  std::thread plain(serve, 1);
+  for (uint64_t i = 1; i <= kRounds; ++i) {
+    asked.store(i, std::memory_order_release);
+    bell.ring();
+    for (auto& one : answers) awaitCounter(&answer, &one, i);
+  }
+  polling.join();
+  plain.join();
+  EXPECT_LT(steady_clock::now() - start, milliseconds(4000)) << "one lost wake-up costs 5 s";
+  EXPECT_EQ(bell.inPoll.load() + bell.inFutex.load() + bell.sleepers.load(), 0U);
+}
+
+TEST(Doorbell, WakesAnotherProcessThatSleepsInPoll) {
+  void* memory = ::mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(memory, MAP_FAILED);
+  auto* shared = static_cast<Shared*>(memory);
+  constexpr uint64_t kRounds = 500;
+  const auto start = steady_clock::now();
+  const pid_t child = ::fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    const UniqueFd line = *shared->bells[1].openLine();
+    for (uint64_t i = 1; i <= kRounds; ++i) {
+      awaitCounterPolling(&shared->bells[1], line.get(), &shared->counters[0], i);
+      shared->counters[1].store(i, std::memory_order_release);
+      shared->bells[0].ring();
+    }
+    ::_exit(0);
+  }
+  for (uint64_t i = 1; i <= kRounds; ++i) {
+    shared->counters[0].store(i, std::memory_order_release);
+    shared->bells[1].ring();
+    awaitCounter(&shared->bells[0], &shared->counters[1], i);
+  }
+  int status = -1;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  EXPECT_LT(steady_clock::now() - start, milliseconds(4000));
+  ::munmap(memory, 4096);
+}
+
+TEST(Doorbell, ASleepInPollEndsWhenItsDescriptorIsReadableOrAtItsLimit) {
+  Doorbell bell;
+  const UniqueFd line = *bell.openLine();
+  int ends[2];
+  ASSERT_EQ(::pipe(ends), 0);
+  const UniqueFd in(ends[0]);
+  const UniqueFd out(ends[1]);
+  auto start = steady_clock::now();
+  bell.sleepPolling(bell.prepare(), 20000, in.get());
+  bell.finish();
+  EXPECT_GE(steady_clock::now() - start, milliseconds(10));
+  ASSERT_EQ(::write(out.get(), "x", 1), 1);
+  start = steady_clock::now();
+  bell.sleepPolling(bell.prepare(), 3000000, in.get());
+  bell.finish();
+  EXPECT_LT(steady_clock::now() - start, milliseconds(1000));
 }
 
 TEST(Doorbell, SleepEndsAtItsLimit) {

@@ -274,6 +274,60 @@ TEST(SocketEndpoint, WakesASleeperThatThenMovesWhatCameItself) {
   EXPECT_GT(movedItself, 0);
 }
 
+/// Two ranks of one host and one of another in one process: rank 1 sleeps, rank `from` sends to it.
+/// Gives how often rank 1 found itself what had come.
+int sendToARankAsleepOnItsConnections(int from) {
+  int movedItself = 0;
+  runThreadRanks(
+      3, smallOptions(),
+      [&](Endpoint& endpoint, OobChannel& oob) {
+        constexpr uint32_t kMessages = 20;
+        everyoneToEveryone(endpoint, 3);  // connections are up
+        ASSERT_TRUE(oob.barrier(soon()).isOk());
+        if (endpoint.rank() == from) {
+          FifoSender* out = *endpoint.sender(1, 0, 0);
+          for (uint32_t i = 1; i <= kMessages; ++i) {
+            ASSERT_TRUE(oob.receive(1, 1, soon()).isOk());
+            std::this_thread::sleep_for(milliseconds(i % 2 == 0 ? 2 : 0));
+            ASSERT_NE(out->tryAcquire(), nullptr);
+            out->publish(i);
+            endpoint.beginSleep();
+          }
+        } else if (endpoint.rank() == 1) {
+          FifoReceiver* in = *endpoint.receiver(from, 0, 0);
+          Doorbell* bell = endpoint.bell(1);
+          for (uint32_t i = 1; i <= kMessages; ++i) {
+            ASSERT_TRUE(oob.send(from, 1, "", soon()).isOk());
+            endpoint.endSleep();
+            uint32_t bytes = 0;
+            const auto limit = steady_clock::now() + seconds(5);
+            for (;;) {
+              const uint32_t ticket = bell->prepare();
+              if (endpoint.progress()) ++movedItself;
+              const bool there = in->tryPeek(&bytes) != nullptr;
+              if (!there && !endpoint.sleepOnConnections(ticket, 10'000'000)) std::this_thread::yield();
+              bell->finish();
+              if (there || steady_clock::now() > limit) break;
+            }
+            ASSERT_LT(steady_clock::now(), limit) << "nothing woke it";
+            EXPECT_EQ(bytes, i);
+            in->release();
+          }
+          endpoint.beginSleep();
+        }
+        ASSERT_TRUE(oob.barrier(soon()).isOk());
+      },
+      [](PeerInfo& peer) { peer.hostId = peer.rank < 2 ? "first" : "second"; });
+  return movedItself;
+}
+
+TEST(SocketEndpoint, WakesARankAsleepOnItsConnectionsForAMessageOfAnotherHost) {
+  EXPECT_GE(sendToARankAsleepOnItsConnections(2), 10) << "of 20: the service thread's timer was first";
+}
+TEST(SocketEndpoint, WakesARankAsleepOnItsConnectionsForAMessageOfItsOwnHost) {
+  sendToARankAsleepOnItsConnections(0);
+}
+
 TEST(SocketEndpoint, DeliversToASleeperThatNeverMovesAnything) {
   sendToASleeper([](Endpoint&, FifoReceiver* in, uint32_t) {
     uint32_t bytes = 0;
@@ -398,7 +452,7 @@ TEST(MessageTransport, DropsAuthenticatedConnectionsThatAskForNonsense) {
   options.secret[0] = 42;
   Doorbell bell;
   auto faults = std::make_shared<FaultState>();
-  auto transport = MessageTransport::listen(peers, 0, options, &bell, faults);
+  auto transport = MessageTransport::listen(peers, 0, options, &bell, false, faults);
   ASSERT_TRUE(transport.isOk()) << transport.status().message();
   const auto address = (*transport)->address();
   const auto hello = [](int source, int destination, int channel, int port) {

@@ -9,6 +9,9 @@
 namespace tutti {
 namespace {
 
+/// Messages of this size are sent before other lanes work.
+constexpr size_t kSendNowBytes = 64 * 1024;
+
 struct Position {
   int32_t block;
   int32_t part;
@@ -146,6 +149,8 @@ HostRun::StepResult HostRun::moveData(const LaunchState& launch, const BoundStep
   }
   if (sender != nullptr) sender->publish(static_cast<uint32_t>(total));
   if (receiver != nullptr) receiver->release();
+  // From this core's cache into the kernel: other lanes would push it out.
+  if (sender != nullptr && total >= kSendNowBytes) executor_->endpoint().sendNow();
   budgetLeft_ -= std::min(budgetLeft_, total);
   return StepResult::ran;
 }

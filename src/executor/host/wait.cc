@@ -131,8 +131,10 @@ HostRun::State HostExecutor::drive(const std::function<HostRun::State()>& advanc
       const uint32_t ticket = bell->prepare();
       const HostRun::State again = advance();
       if (again == HostRun::State::waiting) {
-        returnConnections();
-        bell->sleep(ticket, limit);
+        if (!endpoint_.sleepOnConnections(ticket, limit)) {
+          returnConnections();
+          bell->sleep(ticket, limit);
+        }
       } else {
         idle.restart();
       }
