@@ -41,8 +41,26 @@ TEST(UniqueId, SurvivesEncoding) {
 
 TEST(UniqueId, LeavesOutAddressesThatDoNotFit) {
   UniqueId id;
-  for (int i = 0; i < 20; ++i) id.addresses.push_back(*SocketAddress::parse(fmt::format("10.0.0.{}:1", i)));
-  EXPECT_EQ(decoded(id.encode()).addresses.size(), 13u);
+  const auto add = [&id](int count, const char* form) {
+    for (int i = 0; i < count; ++i)
+      id.addresses.push_back(*SocketAddress::parse(fmt::format(fmt::runtime(form), i)));
+  };
+  add(25, "10.0.0.{}:1");
+  EXPECT_EQ(decoded(id.encode()).addresses.size(), 22u);
+  id.addresses.clear();
+  add(7, "[fd00::{}]:2");
+  EXPECT_EQ(decoded(id.encode()).addresses.size(), 5u);
+  id.addresses.clear();
+  add(2, "[fd00::{}]:2");
+  add(2, "10.0.0.{}:1");
+  add(9, "[fe80::{}]:2");
+  add(3, "10.0.0.{}:1{0}");  // another port each
+  UniqueId copy = decoded(id.encode());
+  EXPECT_EQ(copy.addresses.size(), 6u)
+      << "36 + 12 bytes, 20 for one more, 8 for each of two; 3 ports do not fit";
+  id.addresses.resize(5);
+  copy.addresses.resize(5);
+  EXPECT_EQ(copy.addresses, id.addresses);
 }
 
 TEST(UniqueId, RefusesForeignAndDamagedBytes) {
