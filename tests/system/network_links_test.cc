@@ -236,6 +236,8 @@ TEST_F(NetworkLinks, WhoseEndsHaveDifferentPacketSizesWork) {
 
 TEST_F(NetworkLinks, OfAHostWithANewAddressServeNewCommunicators) {
   const Network network = plugged(2);
+  for (int host = 0; host < 2; ++host)
+    network.ip(host, "address del fe80::" + std::to_string(host + 1) + "/64 dev eth0\n");
   const Settings settings{{"TUTTI_PEER_TIMEOUT", "1"}};
   RankProcesses ranks(
       2, Path::sharedMemory,
