@@ -130,7 +130,15 @@ Result<std::shared_ptr<AuthListener>> AuthListener::ofProcess() {
   const std::lock_guard lock(*kMutex);
   std::shared_ptr<AuthListener> existing = owner == ::getpid() ? kListener->lock() : nullptr;
   auto usable = usableInterfaces(interfaceRulesFromParams(true));
-  if (!usable.isOk() && existing) return existing;  // the network may come back
+  const auto noneLeft = [](const auto& all) {
+    return std::all_of(all.begin(), all.end(), [](const auto& i) { return i.address.isLoopback(); });
+  };
+  const auto isLoopback = [](const SocketAddress& address) { return address.isLoopback(); };
+  // A network that is gone, or seems to be, may come back: nobody elsewhere could use `lo` in its place.
+  if (existing &&
+      (!usable.isOk() || (noneLeft(*usable) && !std::all_of(existing->interfaces_.begin(),
+                                                            existing->interfaces_.end(), isLoopback))))
+    return existing;
   TUTTI_ASSIGN(std::vector<NetworkInterface> interfaces, std::move(usable));
   if (interfaces.size() > kMaxAddresses) {
     logWarn("{} addresses fit NCCL_SOCKET_IFNAME; peers are told of the first {}, up to {} {}",
