@@ -3,225 +3,119 @@
 #include <sys/epoll.h>
 
 #include <algorithm>
-#include <array>
-#include <cerrno>
 #include <mutex>
 #include <optional>
 #include <utility>
 
-#include "base/handshake_messages.h"
-#include "base/log.h"
-#include "base/random.h"
-
 namespace tutti {
 namespace {
 
-constexpr std::chrono::milliseconds kAttemptLimit{10000};
+/// After this time somebody should hear what hinders the connection.
+constexpr std::chrono::seconds kSlowAfter{3};
 
 }  // namespace
 
 /// Runs on the service thread; the mutex is there for destruction by another one. Kept alive by the handlers
 /// that are registered.
 struct AuthConnector::State : std::enable_shared_from_this<AuthConnector::State> {
-  using Outcome = std::optional<Result<UniqueFd>>;  // empty: goes on
+  using Clock = std::chrono::steady_clock;
 
   mutable std::mutex mutex;
-  std::vector<SocketAddress> addresses;
-  uint64_t service = 0;
-  Secret secret;
-  std::string payload;
-  RetryPolicy retry;
+  std::unique_ptr<Dialer> dialer;
+  Deadline deadline = Deadline::never();
   Done done;
+  Slow slow;
+  Clock::time_point slowAt = Clock::now() + kSlowAfter;
 
   bool ended = false;  // done is called, or must not be
-  size_t index = 0;    // of the address being tried
-  int64_t round = 0;
-  UniqueFd fd;
   IoService::Id watch = 0;
   IoService::Id timer = 0;
-  bool helloSent = false;
-  std::string helloBody;
-  std::string input;
-  Status last;
+  IoService::Id previousTimer = 0;  // its handler may still be on its way out
 
-  /// One step of the machine: `step` runs with the lock, `done` without it.
-  template <typename Step>
-  void run(Step&& step) {
-    Outcome outcome;
+  /// Something has happened, or it is time.
+  void run() {
+    std::optional<Result<UniqueFd>> outcome;
+    Status trouble;
     {
       const std::lock_guard lock(mutex);
       if (ended) return;
       outcome = step();
-      if (!outcome) return;
-      ended = true;
-    }
-    done(std::move(*outcome));
-  }
-
-  Outcome tryNext() {
-    for (; index < addresses.size(); ++index) {
-      auto started = startConnect(addresses[index]);
-      if (!started.isOk()) {
-        last = started.status();
-        continue;
+      if (!outcome && Clock::now() >= slowAt) {
+        slowAt = Clock::time_point::max();
+        trouble = dialer->trouble();
       }
-      fd = std::move(started).value();
-      helloSent = false;
-      input.clear();
-      auto added = ioService().add(fd.get(), EPOLLOUT, [self = shared_from_this()](uint32_t) {
-        self->run([&] { return self->ready(); });
-      });
-      if (!added.isOk()) return added.status();
-      watch = *added;
-      return setTimer(patience(), [](State& self) {
-        return self.attemptFailed(
-            remoteError("connect to {}: no answer in time", self.addresses[self.index].text()));
-      });
+      if (!outcome) outcome = wait();
+      if (outcome) {
+        ended = true;
+        ioService().remove(watch);
+        ioService().remove(timer);
+        dialer.reset();
+      }
     }
-    return roundFailed();
+    if (outcome) {
+      done(std::move(*outcome));
+    } else if (!trouble.isOk() && slow) {
+      slow(trouble);
+    }
   }
 
-  /// The first rounds are quick, so that an address that leads nowhere costs little when there are others.
-  std::chrono::milliseconds patience() const {
-    if (addresses.size() == 1) return kAttemptLimit;
-    return std::min(kAttemptLimit, std::chrono::milliseconds(1000) * (round + 1));
+  std::optional<Result<UniqueFd>> step() {
+    auto outcome = dialer->advance();
+    if (!outcome && deadline.passed()) return dialer->timedOut();
+    return outcome;
   }
 
-  Outcome setTimer(std::chrono::microseconds delay, Outcome (*then)(State&)) {
-    auto added = ioService().addTimer(
-        delay, [self = shared_from_this(), then] { self->run([&] { return then(*self); }); });
+  /// Sets the timer for the next step. Locked.
+  std::optional<Result<UniqueFd>> wait() {
+    ioService().remove(timer);
+    auto next = std::min(dialer->wake(), slowAt);
+    if (!deadline.isNever()) next = std::min(next, deadline.at());
+    const auto delay = std::chrono::ceil<std::chrono::microseconds>(next - Clock::now());
+    auto added = ioService().addTimer(std::max(delay, std::chrono::microseconds(0)),
+                                      [self = shared_from_this()] { self->run(); });
     if (!added.isOk()) return added.status();
+    previousTimer = timer;
     timer = *added;
     return std::nullopt;
   }
-
-  Outcome roundFailed() {
-    if (addresses.empty()) return last;
-    if (!retry.untilDeadline && round >= retry.retries) return last.withContext("after {} tries", round + 1);
-    ++round;
-    const int64_t pause = std::min<int64_t>(retry.pauseMs * round, 1000);
-    return setTimer(std::chrono::milliseconds(pause), [](State& self) {
-      self.index = 0;
-      return self.tryNext();
-    });
-  }
-
-  Outcome attemptFailed(const Status& why, bool hopeless = false) {
-    ioService().remove(watch);
-    ioService().remove(timer);
-    fd.reset();
-    last = why;
-    logTrace(Subsystem::net, "{}", why.message());
-    if (hopeless) {
-      addresses.erase(addresses.begin() + static_cast<std::ptrdiff_t>(index));
-    } else {
-      ++index;
-    }
-    return tryNext();
-  }
-
-  /// The socket is connected (or failed), or has something to read.
-  Outcome ready() {
-    const std::string where = addresses[index].text();
-    if (!helloSent) {
-      if (const int error = connectError(fd.get()); error != 0)
-        return attemptFailed(systemError(error, "connect to {}", where));
-      tuneConnection(fd.get());
-      if (Status status = sendHello(); !status.isOk())
-        return attemptFailed(status.withContext("handshake with {}", where));
-      helloSent = true;
-      ioService().modify(watch, EPOLLIN);
-      return std::nullopt;
-    }
-    bool hopeless = false;
-    auto proven = readAnswer(hopeless);
-    if (!proven.isOk())
-      return attemptFailed(proven.status().withContext("handshake with {}", where), hopeless);
-    if (!*proven) return std::nullopt;
-    ioService().remove(watch);
-    ioService().remove(timer);
-    return std::move(fd);
-  }
-
-  Status sendHello() {
-    HelloMessage hello;
-    hello.service = service;
-    hello.payload = payload;
-    TUTTI_TRY(randomBytes(hello.nonce.data(), hello.nonce.size()));
-    helloBody = hello.encode();
-    return sendNow(makeFrame(kHelloFrame, helloBody));
-  }
-
-  /// The first few kilobytes on a new connection always find room.
-  Status sendNow(const std::string& bytes) { return sendAll(fd.get(), bytes, Deadline::after({}), nullptr); }
-
-  /// True when the listener has proved itself and our proof is sent; false when more must come.
-  Result<bool> readAnswer(bool& hopeless) {
-    for (;;) {
-      size_t wanted = FrameHeader::kBytes;
-      FrameHeader header;
-      if (input.size() >= wanted) {
-        TUTTI_ASSIGN(header, FrameHeader::decode(std::string_view(input).substr(0, wanted), kMaxRejectBytes));
-        wanted += header.length;
-        if (input.size() >= wanted)
-          return checkAnswer(header.type, input.substr(FrameHeader::kBytes), hopeless);
-      }
-      std::array<char, FrameHeader::kBytes + kMaxRejectBytes> buffer;
-      const ssize_t got = ::recv(fd.get(), buffer.data(), wanted - input.size(), MSG_DONTWAIT);
-      if (got < 0 && errno == EINTR) continue;
-      if (got < 0 && errno == EAGAIN) return false;
-      if (got < 0) return systemError(errno, "receive");
-      if (got == 0) return remoteError("closed by the listener");
-      input.append(buffer.data(), static_cast<size_t>(got));
-    }
-  }
-
-  Result<bool> checkAnswer(uint16_t type, const std::string& body, bool& hopeless) {
-    if (type == kRejectFrame) return remoteError("refused: {}", body);
-    ChallengeMessage challenge;
-    if (type != kChallengeFrame || !challenge.decode(body))
-      return remoteError("the answer is no challenge (frame type {}, {} bytes)", type, body.size());
-    if (!equalInConstantTime(challenge.proof, proofOf(secret, "listener", helloBody, challenge.nonce))) {
-      hopeless = true;
-      return remoteError("the listener does not know this job's secret");
-    }
-    TUTTI_TRY(sendNow(makeFrame(kProofFrame, proofOf(secret, "connector", helloBody, challenge.nonce))));
-    return true;
-  }
 };
 
-Result<std::unique_ptr<AuthConnector>> AuthConnector::start(const std::vector<SocketAddress>& addresses,
-                                                            uint64_t service, const Secret& secret,
-                                                            std::string payload, RetryPolicy retry,
-                                                            Done done) {
-  if (addresses.empty()) return invalidArgument("connect: no address is known");
-  if (payload.size() > kMaxHelloPayload)
-    return internalError("handshake payload of {} bytes", payload.size());
+Result<std::unique_ptr<AuthConnector>> AuthConnector::start(Dialer::Request request, Deadline deadline,
+                                                            Done done, Slow slow) {
   auto state = std::make_shared<State>();
-  state->addresses = addresses;
-  state->service = service;
-  state->secret = secret;
-  state->payload = std::move(payload);
-  state->retry = retry;
+  request.guardOverFork = true;
+  TUTTI_ASSIGN(state->dialer, Dialer::start(std::move(request)));
+  state->deadline = deadline;
   state->done = std::move(done);
-  const std::lock_guard lock(state->mutex);
-  if (auto failed = state->setTimer({}, [](State& self) { return self.tryNext(); })) return failed->status();
-  return std::unique_ptr<AuthConnector>(new AuthConnector(state));
+  state->slow = std::move(slow);
+  std::unique_ptr<AuthConnector> connector(new AuthConnector(state));  // cleans up when the rest fails
+  Status failure;
+  {
+    const std::lock_guard lock(state->mutex);  // run() waits until both ids are known
+    auto watch = ioService().add(state->dialer->descriptor(), EPOLLIN, [state](uint32_t) { state->run(); });
+    if (watch.isOk()) state->watch = *watch;
+    failure = watch.status();
+    if (failure.isOk())
+      if (const auto failed = state->wait()) failure = failed->status();
+    if (failure.isOk()) return connector;
+  }
+  return failure;
 }
 
 AuthConnector::~AuthConnector() {
-  IoService::Id watch = 0;
-  IoService::Id timer = 0;
+  IoService::Id ids[3] = {};
+  std::unique_ptr<Dialer> dialer;
   {
     const std::lock_guard lock(state_->mutex);
     state_->ended = true;
-    watch = state_->watch;
-    timer = state_->timer;
+    ids[0] = state_->watch;
+    ids[1] = state_->timer;
+    ids[2] = state_->previousTimer;
+    dialer = std::move(state_->dialer);
   }
-  // A handler that runs now either sees `ended`, or is in done() and has registered nothing since: then its
-  // id is one of these two, and remove() waits for it.
-  ioService().remove(watch);
-  ioService().remove(timer);
+  // A handler that runs now either sees `ended`, or is in done() or slow(): then its id is one of these, and
+  // remove() waits for it. The dialer, and so the watched descriptor, goes after that.
+  for (const IoService::Id id : ids) ioService().remove(id);
 }
 
 bool AuthConnector::finished() const {

@@ -1,27 +1,25 @@
-// connectAuthenticated (base/handshake.h) for those who must not block: the same exchange, on the service
-// thread.
+// connectAuthenticated (base/handshake.h) for those who must not block: the same, on the service thread.
 #pragma once
 
 #include <functional>
 #include <memory>
-#include <string>
-#include <vector>
 
-#include "base/handshake.h"
+#include "base/dialer.h"
 
 namespace tutti {
 
-/// One connection in the making. Tries the addresses in turn, and all of them again as `retry` says.
+/// One connection in the making.
 class AuthConnector {
  public:
   /// Called once, on the service thread, unless the connector is destroyed before. Must not block and must
   /// not destroy the connector. The socket is non-blocking; the caller may send at once.
   using Done = std::function<void(Result<UniqueFd>)>;
+  /// Called on the service thread when there is no connection after some time, with what hinders it.
+  using Slow = std::function<void(const Status& trouble)>;
 
-  static Result<std::unique_ptr<AuthConnector>> start(const std::vector<SocketAddress>& addresses,
-                                                      uint64_t service, const Secret& secret,
-                                                      std::string payload, RetryPolicy retry, Done done);
-  /// Gives up. After it returns `done` isn't running and will not run.
+  static Result<std::unique_ptr<AuthConnector>> start(Dialer::Request request, Deadline deadline, Done done,
+                                                      Slow slow = {});
+  /// Gives up. After it returns neither function is running and none will run.
   ~AuthConnector();
   AuthConnector(const AuthConnector&) = delete;
   AuthConnector& operator=(const AuthConnector&) = delete;

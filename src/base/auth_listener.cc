@@ -107,19 +107,62 @@ Result<std::shared_ptr<AuthListener>> AuthListener::listen(const std::vector<Soc
   return listener;
 }
 
+Result<std::shared_ptr<AuthListener>> AuthListener::listenWhereItCan(
+    const std::vector<SocketAddress>& addresses) {
+  std::shared_ptr<AuthListener> listener(new AuthListener);
+  Status last = invalidArgument("listen: no address was given");
+  for (const SocketAddress& address : addresses) {
+    const size_t before = listener->sockets_.size();
+    if (Status status = listener->open({address}); !status.isOk() && before == 0) last = status;
+  }
+  if (listener->sockets_.empty()) return last;
+  for (const Socket& socket : listener->sockets_)
+    listener->addresses_.push_back(localAddress(socket.fd.get()));
+  TUTTI_TRY(listener->startAccepting());
+  return listener;
+}
+
 Result<std::shared_ptr<AuthListener>> AuthListener::ofProcess() {
   static std::mutex* const kMutex = new std::mutex;
   static std::weak_ptr<AuthListener>* const kListener = new std::weak_ptr<AuthListener>;
   static pid_t owner = 0;
+  constexpr size_t kMaxAddresses = 32;
   const std::lock_guard lock(*kMutex);
-  if (owner == ::getpid())
-    if (auto existing = kListener->lock()) return existing;
-  constexpr size_t kMaxAddresses = 16;
-  TUTTI_ASSIGN(std::vector<NetworkInterface> interfaces, usableInterfaces(interfaceRulesFromParams(true)));
-  if (interfaces.size() > kMaxAddresses) interfaces.resize(kMaxAddresses);
+  std::shared_ptr<AuthListener> existing = owner == ::getpid() ? kListener->lock() : nullptr;
+  auto usable = usableInterfaces(interfaceRulesFromParams(true));
+  const auto noneLeft = [](const auto& all) {
+    return std::all_of(all.begin(), all.end(), [](const auto& i) { return i.address.isLoopback(); });
+  };
+  const auto isLoopback = [](const SocketAddress& address) { return address.isLoopback(); };
+  // A network that is gone, or seems to be, may come back: nobody elsewhere could use `lo` in its place.
+  if (existing &&
+      (!usable.isOk() || (noneLeft(*usable) && !std::all_of(existing->interfaces_.begin(),
+                                                            existing->interfaces_.end(), isLoopback))))
+    return existing;
+  TUTTI_ASSIGN(std::vector<NetworkInterface> interfaces, std::move(usable));
+  if (interfaces.size() > kMaxAddresses) {
+    logWarn("{} addresses fit NCCL_SOCKET_IFNAME; peers are told of the first {}, up to {} {}",
+            interfaces.size(), kMaxAddresses, interfaces[kMaxAddresses - 1].name,
+            interfaces[kMaxAddresses - 1].address.hostText());
+    interfaces.resize(kMaxAddresses);
+  }
+  if (existing &&
+      std::equal(interfaces.begin(), interfaces.end(), existing->interfaces_.begin(),
+                 existing->interfaces_.end(), [](const NetworkInterface& i, const SocketAddress& a) {
+                   return i.address == a && i.address.scope() == a.scope();
+                 }))
+    return existing;
   std::shared_ptr<AuthListener> listener(new AuthListener);
+  TUTTI_TRY(listener->openInterfaces(interfaces));
+  TUTTI_TRY(listener->startAccepting());
+  *kListener = listener;
+  owner = ::getpid();
+  return listener;
+}
+
+Status AuthListener::openInterfaces(const std::vector<NetworkInterface>& interfaces) {
   if (interfaces.size() == 1) {
-    TUTTI_TRY(listener->open({interfaces[0].address}));
+    TUTTI_TRY(open({interfaces[0].address}));
   } else {
     // One socket for each family; connections by way of other interfaces are turned away when they come.
     std::vector<SocketAddress> wildcards;
@@ -127,23 +170,21 @@ Result<std::shared_ptr<AuthListener>> AuthListener::ofProcess() {
       if (std::any_of(interfaces.begin(), interfaces.end(),
                       [&](const auto& i) { return i.address.family() == family; }))
         wildcards.push_back(SocketAddress::any(family, 0));
-    TUTTI_TRY(listener->open(wildcards));
-    listener->onlyListed_ = true;
+    TUTTI_TRY(open(wildcards));
+    onlyListed_ = true;
   }
   for (const NetworkInterface& interface : interfaces) {
-    for (const Socket& socket : listener->sockets_) {
+    interfaces_.push_back(interface.address);
+    for (const Socket& socket : sockets_) {
       const SocketAddress bound = localAddress(socket.fd.get());
       if (bound.family() != interface.address.family()) continue;
       SocketAddress address = interface.address;
       address.setPort(bound.port());
-      listener->addresses_.push_back(address);
+      addresses_.push_back(address);
     }
-    logInfo(Subsystem::init, "Bootstrap: using {} {}", interface.name, listener->addresses_.back().text());
+    logInfo(Subsystem::init, "Bootstrap: using {} {}", interface.name, addresses_.back().text());
   }
-  TUTTI_TRY(listener->startAccepting());
-  *kListener = listener;
-  owner = ::getpid();
-  return listener;
+  return Status::ok();
 }
 
 Status AuthListener::open(const std::vector<SocketAddress>& addresses) {

@@ -1,16 +1,15 @@
-// Frames, and the connecting end of the handshake.
+// Frames, and the blocking form of the handshake's connecting end.
 #include "base/handshake.h"
+
+#include <poll.h>
 
 #include <algorithm>
 
-#include "base/handshake_messages.h"
-#include "base/log.h"
-#include "base/random.h"
+#include "base/dialer.h"
+#include "base/wire.h"
 
 namespace tutti {
 namespace {
-
-constexpr std::chrono::milliseconds kConnectLimit{10000};
 
 /// What came in place of a frame, for people: printable characters as they are.
 std::string printable(std::string_view bytes) {
@@ -23,55 +22,6 @@ std::string printable(std::string_view bytes) {
     }
   }
   return text;
-}
-
-struct AttemptResult {
-  UniqueFd fd;
-  Status status;
-  bool final = false;  // trying this address again cannot help
-};
-
-/// The connector's half of the exchange on a connected socket. Services are offered before anyone is told
-/// about them, so a refusal is final, unless the caller knows the address only (`mayAppear`).
-Status exchange(int fd, uint64_t service, const Secret& secret, std::string_view payload, Deadline deadline,
-                const FaultState* faults, bool mayAppear, bool& final) {
-  HelloMessage hello;
-  hello.service = service;
-  hello.payload = std::string(payload);
-  TUTTI_TRY(randomBytes(hello.nonce.data(), hello.nonce.size()));
-  const std::string helloBody = hello.encode();
-  TUTTI_TRY(sendFrame(fd, kHelloFrame, helloBody, deadline, faults));
-  TUTTI_ASSIGN(const Frame answer, receiveFrame(fd, kMaxRejectBytes, deadline, faults));
-  if (answer.type == kRejectFrame) {
-    final = !mayAppear;
-    return remoteError("refused: {}", answer.body);
-  }
-  ChallengeMessage challenge;
-  if (answer.type != kChallengeFrame || !challenge.decode(answer.body))
-    return remoteError("the answer is no challenge (frame type {}, {} bytes)", answer.type,
-                       answer.body.size());
-  if (!equalInConstantTime(challenge.proof, proofOf(secret, "listener", helloBody, challenge.nonce))) {
-    final = true;
-    return remoteError(
-        "the listener does not know this job's secret (another job, or another TUTTI_SECRET_FILE)");
-  }
-  return sendFrame(fd, kProofFrame, proofOf(secret, "connector", helloBody, challenge.nonce), deadline,
-                   faults);
-}
-
-AttemptResult attempt(const SocketAddress& address, uint64_t service, const Secret& secret,
-                      std::string_view payload, Deadline deadline, const FaultState* faults, bool mayAppear) {
-  AttemptResult result;
-  auto connected = connectTo(address, deadline, faults);
-  if (!connected.isOk()) {
-    result.status = connected.status();
-    return result;
-  }
-  result.status =
-      exchange(connected->get(), service, secret, payload, deadline, faults, mayAppear, result.final)
-          .withContext("handshake with {}", address.text());
-  if (result.status.isOk()) result.fd = std::move(*connected);
-  return result;
 }
 
 }  // namespace
@@ -123,35 +73,17 @@ Result<Frame> receiveFrame(int fd, uint32_t maxLength, Deadline deadline, const 
 Result<UniqueFd> connectAuthenticated(const std::vector<SocketAddress>& addresses, uint64_t service,
                                       const Secret& secret, std::string_view payload, Deadline deadline,
                                       const FaultState* faults, RetryPolicy retry) {
-  if (addresses.empty()) return invalidArgument("connect: no address is known");
-  if (payload.size() > kMaxHelloPayload)
-    return internalError("handshake payload of {} bytes", payload.size());
-  std::vector<SocketAddress> left = addresses;
-  std::string errors;
-  Status last;
-  for (int64_t round = 0;; ++round) {
-    // The first rounds are quick, so that an address that leads nowhere costs little when there are others.
-    const auto patience = left.size() == 1
-                              ? kConnectLimit
-                              : std::min(kConnectLimit, std::chrono::milliseconds(1000) * (round + 1));
-    std::vector<SocketAddress> again;
-    for (const SocketAddress& address : left) {
-      const Deadline limit = std::min(deadline, Deadline::after(patience));
-      AttemptResult result = attempt(address, service, secret, payload, limit, faults, retry.untilDeadline);
-      if (result.status.isOk()) return std::move(result.fd);
-      if (faults != nullptr && faults->stopped()) return faults->error();
-      last = result.status;
-      logTrace(Subsystem::bootstrap, "{}", result.status.message());
-      if (!result.final) again.push_back(address);
-    }
-    if (again.empty()) return last;
-    if (!retry.untilDeadline && round >= retry.retries) return last.withContext("after {} tries", round + 1);
-    left = std::move(again);
-    const int64_t pause = std::min<int64_t>(retry.pauseMs * (round + 1), 1000);
-    if (Status status = sleepFor(pause, deadline, faults); !status.isOk()) {
-      if (faults != nullptr && faults->stopped()) return faults->error();
-      return last.withContext("timed out after {} tries", round + 1);
-    }
+  Dialer::Request request{addresses, service, secret, std::string(payload), retry};
+  // Services are offered before anyone is told about them, so a refusal is final, unless the caller knows the
+  // address only.
+  request.serviceMayCome = retry.untilDeadline;
+  TUTTI_ASSIGN(const std::unique_ptr<Dialer> dialer, Dialer::start(std::move(request)));
+  for (;;) {
+    if (auto outcome = dialer->advance()) return std::move(*outcome);
+    const Deadline limit = std::min(deadline, Deadline::at(dialer->wake()));
+    if (waitFor(dialer->descriptor(), POLLIN, limit, faults).isOk()) continue;
+    if (faults != nullptr && faults->stopped()) return faults->error();
+    if (deadline.passed()) return dialer->timedOut();
   }
 }
 

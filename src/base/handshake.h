@@ -68,9 +68,9 @@ struct AcceptedConnection {
 
 constexpr size_t kMaxHelloPayload = 4096;
 
-/// Connects to the first of `addresses` that answers the handshake for `service`. Addresses that refuse, do
-/// not answer, or belong to someone else are skipped; then all are tried again, as `retry` says. Blocks until
-/// the deadline at most.
+/// Connects to the first of `addresses` that answers the handshake for `service`; see base/dialer.h for the
+/// order in which they are tried. Addresses that belong to someone else are skipped, those that refuse or do
+/// not answer are tried again, as `retry` says. Blocks until the deadline at most.
 Result<UniqueFd> connectAuthenticated(const std::vector<SocketAddress>& addresses, uint64_t service,
                                       const Secret& secret, std::string_view payload, Deadline deadline,
                                       const FaultState* faults,
@@ -91,8 +91,11 @@ class AuthListener : public std::enable_shared_from_this<AuthListener> {
   static Result<std::shared_ptr<AuthListener>> listen(const std::vector<SocketAddress>& addresses,
                                                       Limits limits);
   static Result<std::shared_ptr<AuthListener>> listen(const std::vector<SocketAddress>& addresses);
+  /// The same, but on those only that are this host's; at least on one.
+  static Result<std::shared_ptr<AuthListener>> listenWhereItCan(const std::vector<SocketAddress>& addresses);
   /// The listener that everything in this process shares, on the interfaces that the environment chooses.
-  /// Lives as long as someone holds it. One descriptor or two, however many communicators there are.
+  /// Lives as long as someone holds it. One descriptor or two, however many communicators there are; another
+  /// one after the host's addresses have changed.
   static Result<std::shared_ptr<AuthListener>> ofProcess();
 
   ~AuthListener();
@@ -115,6 +118,7 @@ class AuthListener : public std::enable_shared_from_this<AuthListener> {
   struct Pending;
   AuthListener() = default;
   Status open(const std::vector<SocketAddress>& addresses);
+  Status openInterfaces(const std::vector<NetworkInterface>& interfaces);
   Status startAccepting();
   void acceptAll(size_t index);
   void startHandshake(std::shared_ptr<Pending> pending);
@@ -138,6 +142,7 @@ class AuthListener : public std::enable_shared_from_this<AuthListener> {
   bool onlyListed_ = false;  // drop what comes by an address that is not in addresses_
   std::vector<Socket> sockets_;
   std::vector<SocketAddress> addresses_;
+  std::vector<SocketAddress> interfaces_;  // of ofProcess(): what it was made for
   std::unordered_map<uint64_t, std::shared_ptr<Service>> services_;
   std::unordered_map<uint64_t, std::shared_ptr<Pending>> pending_;
   uint64_t nextKey_ = 1;

@@ -141,7 +141,11 @@ InterfaceRules interfaceRulesFromParams(bool outOfBand) {
   constexpr int kFamilies[] = {AF_UNSPEC, AF_INET, AF_INET6};
   rules.family = kFamilies[params().socketFamily()];
   if (params().commId.isSet()) {
-    if (auto address = SocketAddress::parse(params().commId()); address.isOk()) rules.sameSubnet = *address;
+    const std::string text = params().commId();
+    // A host's own name may mean a loopback address on it, which says nothing of the subnet to use.
+    if (auto address = SocketAddress::parse(text);
+        address.isOk() && !(address->isLoopback() && SocketAddress::namesHost(text)))
+      rules.sameSubnet = *address;
   }
   return rules;
 }
@@ -160,6 +164,30 @@ Result<std::vector<NetworkInterface>> usableInterfaces(const InterfaceRules& rul
                   : rules.family == AF_INET ? " with IPv4"
                                             : " with IPv6",
                   found.empty() ? "none" : found));
+}
+
+std::vector<SocketAddress> withScopes(const std::vector<SocketAddress>& addresses,
+                                      const std::vector<SocketAddress>& own) {
+  std::vector<uint32_t> scopes;
+  for (const SocketAddress& address : own)
+    if (address.scope() != 0 && std::find(scopes.begin(), scopes.end(), address.scope()) == scopes.end())
+      scopes.push_back(address.scope());
+  std::vector<SocketAddress> result;
+  for (SocketAddress address : addresses) {
+    const bool needsScope = address.family() == AF_INET6 && address.isLinkLocal() && address.scope() == 0;
+    if (!needsScope || scopes.empty()) {
+      result.push_back(address);
+      continue;
+    }
+    for (const uint32_t scope : scopes) {
+      address.setScope(scope);
+      result.push_back(address);
+    }
+  }
+  // Many interfaces on both sides make too many pairs; routable addresses come first.
+  constexpr size_t kMost = 64;
+  if (result.size() > kMost) result.resize(kMost);
+  return result;
 }
 
 }  // namespace tutti

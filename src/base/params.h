@@ -219,6 +219,10 @@ class Params : public ParamRegistry {
   IntParam initTimeout{*this, "TUTTI_INIT_TIMEOUT",
                        120,   1,
                        86400, "Seconds after which making a communicator fails when ranks are missing."};
+  SecondsParam peerTimeout{*this, "TUTTI_PEER_TIMEOUT", 60000, 86400000,
+                           "Seconds without any answer from a peer's host after which its ranks count as "
+                           "dead; 0: as TCP decides (15 "
+                           "minutes or more, and never while nothing is sent)."};
   SecondsParam timeout{*this, "TUTTI_TIMEOUT", 0, 31536000000,
                        "Seconds without movement after which a running operation fails; 0 means never."};
   SecondsParam stallWarn{

@@ -171,12 +171,23 @@ void tuneConnection(int fd) {
   if (::getsockname(fd, reinterpret_cast<sockaddr*>(&storage), &length) != 0 || storage.ss_family == AF_UNIX)
     return;
   setInt(fd, IPPROTO_TCP, TCP_NODELAY, 1);
+  // Whether a host has vanished: on an idle connection keepalive asks, with data under way the
+  // retransmissions do. Both give up after TUTTI_PEER_TIMEOUT without any answer (for keepalive the user
+  // time-out counts, too).
+  const int64_t limit = params().peerTimeout();  // ms
+  if (limit == 0) return;
+  const int seconds = static_cast<int>(std::max<int64_t>(limit / 1000, 1));
   setInt(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
-  // Idle connection to a host that has vanished: 8 s, then 4 probes 3 s apart. One with data under way: 20 s.
-  setInt(fd, IPPROTO_TCP, TCP_KEEPIDLE, 8);
-  setInt(fd, IPPROTO_TCP, TCP_KEEPINTVL, 3);
+  setInt(fd, IPPROTO_TCP, TCP_KEEPIDLE, std::clamp(seconds * 2 / 5, 1, 30));
+  setInt(fd, IPPROTO_TCP, TCP_KEEPINTVL, std::clamp(seconds / 6, 1, 10));
   setInt(fd, IPPROTO_TCP, TCP_KEEPCNT, 4);
-  setInt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, 20000);
+  setInt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, static_cast<int>(limit));
+  // After an interruption of a few seconds the pauses between retransmissions have grown as long: at most
+  // this long, so that the job goes on soon after the link is back. Linux 6.15 and later.
+#ifndef TCP_RTO_MAX_MS
+  constexpr int TCP_RTO_MAX_MS = 44;
+#endif
+  setInt(fd, IPPROTO_TCP, TCP_RTO_MAX_MS, 1000);
 }
 
 Status waitFor(int fd, short events, Deadline deadline, const FaultState* faults) {

@@ -27,6 +27,10 @@ class SocketAddress {
   /// "10.0.0.7:4000", "[fe80::1%eth0]:4000", "name:4000" (resolved; `family` restricts the answers;
   /// may ask name servers). Port 0 is allowed.
   static Result<SocketAddress> parse(const std::string& text, int family = AF_UNSPEC);
+  /// The same with all that the name means, in the resolver's order.
+  static Result<std::vector<SocketAddress>> parseAll(const std::string& text, int family = AF_UNSPEC);
+  /// Whether such a text gives its host by name. "localhost" and numbers mean exactly what they say.
+  static bool namesHost(std::string_view text);
   static SocketAddress loopback(int family, uint16_t port);
   static SocketAddress any(int family, uint16_t port);
   /// Abstract Unix address: no file, gone with its socket; seen by the same network namespace only.
@@ -96,6 +100,10 @@ std::vector<NetworkInterface> chooseInterfaces(const std::vector<NetworkInterfac
 InterfaceRules interfaceRulesFromParams(bool outOfBand);
 /// listInterfaces and chooseInterfaces; an error that lists what there was when nothing fits.
 Result<std::vector<NetworkInterface>> usableInterfaces(const InterfaceRules& rules);
+/// A peer's link-local addresses come without scope and mean nothing here without an interface: they come out
+/// once for each interface of which `own` (our addresses) has a link-local one. Other addresses as they are.
+std::vector<SocketAddress> withScopes(const std::vector<SocketAddress>& addresses,
+                                      const std::vector<SocketAddress>& own);
 
 /// Listens; port 0 takes a free one (ask localAddress). IPv6 sockets take IPv6 only, unless `dualStack`.
 Result<UniqueFd> listenOn(const SocketAddress& address, int backlog = 1024, bool dualStack = false);
@@ -118,7 +126,7 @@ Result<UniqueFd> connectTo(const SocketAddress& address, Deadline deadline, cons
                            RetryPolicy retry = {});
 
 /// Options of every connected socket: TCP_NODELAY, and keepalive and user time-outs that notice a vanished
-/// host in about 20 s. No-op for Unix sockets.
+/// host (TUTTI_PEER_TIMEOUT). No-op for Unix sockets.
 void tuneConnection(int fd);
 
 /// Waits until the socket is readable (POLLIN) or writable (POLLOUT). `faults` may be null.

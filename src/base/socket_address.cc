@@ -30,6 +30,11 @@ SocketAddress SocketAddress::from(const sockaddr* address, socklen_t length) {
 }
 
 Result<SocketAddress> SocketAddress::parse(const std::string& text, int family) {
+  TUTTI_ASSIGN(const std::vector<SocketAddress> all, parseAll(text, family));
+  return all.front();
+}
+
+Result<std::vector<SocketAddress>> SocketAddress::parseAll(const std::string& text, int family) {
   std::string host, port;
   const size_t bracket = text.find(']');
   if (!text.empty() && text[0] == '[' && bracket != std::string::npos) {
@@ -50,10 +55,21 @@ Result<SocketAddress> SocketAddress::parse(const std::string& text, int family) 
   const int error = ::getaddrinfo(host.c_str(), port.c_str(), &hints, &found);
   if (error != 0)
     return Status(ncclInvalidArgument, fmt::format("resolve {}: {}", host, ::gai_strerror(error)));
-  SocketAddress result = from(found->ai_addr, found->ai_addrlen);
+  std::vector<SocketAddress> result;
+  for (const addrinfo* entry = found; entry != nullptr; entry = entry->ai_next) {
+    const SocketAddress address = from(entry->ai_addr, entry->ai_addrlen);
+    if (address.isValid() && std::find(result.begin(), result.end(), address) == result.end())
+      result.push_back(address);
+  }
   ::freeaddrinfo(found);
-  if (!result.isValid()) return invalidArgument("resolve {}: neither an IPv4 nor an IPv6 address", host);
+  if (result.empty()) return invalidArgument("resolve {}: neither an IPv4 nor an IPv6 address", host);
   return result;
+}
+
+bool SocketAddress::namesHost(std::string_view text) {
+  const auto isLetter = [](char c) { return (c | 0x20) >= 'a' && (c | 0x20) <= 'z'; };
+  return !text.starts_with('[') && !text.starts_with("localhost:") &&
+         std::any_of(text.begin(), text.end(), isLetter);
 }
 
 SocketAddress SocketAddress::loopback(int family, uint16_t port) {

@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "base/dialer.h"
 #include "base/identity.h"
 #include "base/log.h"
 #include "base/params.h"
@@ -47,6 +48,15 @@ Status Control::Hub::start(const UniqueId& given, Deadline deadline) {
   UniqueId id = given;
   if (id.kind == UniqueId::Kind::rankZeroServes) {
     TUTTI_ASSIGN(id.secret, secretOfCommId());
+    // The name may mean another address here than where the id was made. What is told here goes first.
+    if (!params().commId().empty()) {
+      TUTTI_ASSIGN(std::vector<SocketAddress> addresses, addressesOfCommId());
+      for (const SocketAddress& address : given.addresses)
+        if (std::find(addresses.begin(), addresses.end(), address) == addresses.end() &&
+            address.port() == addresses.front().port())
+          addresses.push_back(address);
+      if (addresses.front().port() == given.addresses.front().port()) id.addresses = std::move(addresses);
+    }
   }
   idSecret_ = id.secret;
   TUTTI_ASSIGN(listener_, AuthListener::ofProcess());
@@ -91,7 +101,7 @@ ncclUniqueId Control::Hub::deriveId(int leader, std::string_view purpose) const 
 Status Control::Hub::serveRendezvous(const UniqueId& id, Deadline deadline) {
   const Deadline patience = std::min(deadline, Deadline::after(std::chrono::seconds(10)));
   for (;;) {
-    auto listener = AuthListener::listen(id.addresses);
+    auto listener = AuthListener::listenWhereItCan(id.addresses);
     if (listener.isOk()) return Root::start(std::move(*listener), id.id, id.secret);
     const Status status =
         listener.status().withContext("rank 0 serves NCCL_COMM_ID and must run on the host that it names");
@@ -101,7 +111,7 @@ Status Control::Hub::serveRendezvous(const UniqueId& id, Deadline deadline) {
 
 Status Control::Hub::meetOthers(const UniqueId& given, Deadline deadline) {
   UniqueId id = given;
-  setScopes(id.addresses, listener_->addresses());
+  id.addresses = withScopes(id.addresses, listener_->addresses());
   JoinHello hello;
   hello.version = fmt::format("{} (NCCL {})", tuttiVersion(), NCCL_VERSION_CODE);
   hello.nranks = size_;
@@ -110,7 +120,8 @@ Status Control::Hub::meetOthers(const UniqueId& given, Deadline deadline) {
       deadline.isNever() ? limit : deadline.pollTimeoutMs(static_cast<int>(24 * 3600 * 1000)));
   hello.member = {rank_, hostName().substr(0, 255), ::getpid(), service_, listener_->addresses()};
   TUTTI_ASSIGN(RendezvousTable table, meet(id, hello, deadline, faults_.get()));
-  for (Member& member : table.members) setScopes(member.addresses, listener_->addresses());
+  // The rendezvous has put the address first from which the rank came.
+  for (const Member& member : table.members) addressWorks(member.addresses.front());
   session_ = table.session;
   secret_ = idSecret_.derive(WireWriter().string("session").u64(session_).bytes());
   const std::lock_guard lock(mutex_);
@@ -131,8 +142,8 @@ Result<std::shared_ptr<Link>> Control::Hub::dial(int peer, LinkKind kind, Deadli
     const std::lock_guard lock(mutex_);
     member = members_[static_cast<size_t>(peer)];
   }
-  auto fd = connectAuthenticated(member.addresses, member.service, linkSecret(member.service),
-                                 linkHello(kind, rank_), deadline, faults_.get());
+  auto fd = connectAuthenticated(withScopes(member.addresses, listener_->addresses()), member.service,
+                                 linkSecret(member.service), linkHello(kind, rank_), deadline, faults_.get());
   if (!fd.isOk()) return fd.status().withContext("rank {}: connect to {}", rank_, member.text());
   return addLink(peer, kind, std::move(*fd));
 }

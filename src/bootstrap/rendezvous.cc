@@ -57,6 +57,14 @@ bool decodeMember(WireReader& in, Member& member) {
   return in.ok();
 }
 
+/// Moves addresses of the hosts given, whatever their ports, to the front.
+void putFirst(std::vector<SocketAddress>& addresses, const std::vector<SocketAddress>& hosts) {
+  std::stable_partition(addresses.begin(), addresses.end(), [&](const SocketAddress& address) {
+    return std::any_of(hosts.begin(), hosts.end(),
+                       [&](const SocketAddress& host) { return host.sameHost(address); });
+  });
+}
+
 }  // namespace
 
 std::string Member::text() const {
@@ -122,13 +130,6 @@ std::string rankList(const std::vector<int>& ranks) {
   return text;
 }
 
-void setScopes(std::vector<SocketAddress>& addresses, const std::vector<SocketAddress>& own) {
-  uint32_t scope = 0;
-  for (const SocketAddress& address : own)
-    if (scope == 0) scope = address.scope();
-  for (SocketAddress& address : addresses) address.setScope(scope);
-}
-
 Status Root::start(std::shared_ptr<AuthListener> listener, uint64_t id, const Secret& secret) {
   AuthListener& server = *listener;
   std::shared_ptr<Root> root(new Root(std::move(listener), id));
@@ -191,10 +192,12 @@ void Root::arrive(AcceptedConnection connection) {
     logWarn("rendezvous: connection from {} dropped: {}", connection.peer.text(), hello.status().message());
     return;
   }
-  // The address that this rank's packets come from is known to work: it goes first.
-  auto& addresses = hello->member.addresses;
-  std::stable_partition(addresses.begin(), addresses.end(),
-                        [&](const SocketAddress& a) { return a.sameHost(connection.peer); });
+  // The address that this rank's packets come from is known to work: it goes first. When it is of this very
+  // host it may work here only; then those go first by which other hosts have come (see complete()).
+  putFirst(hello->member.addresses, {connection.peer});
+  const auto isLocal = [&](const SocketAddress& known) { return known.sameHost(connection.local); };
+  if (!connection.peer.sameHost(connection.local) && std::none_of(reached_.begin(), reached_.end(), isLocal))
+    reached_.push_back(connection.local);
   admit(std::move(*hello), std::move(connection));
 }
 
@@ -294,7 +297,10 @@ void Root::complete() {
     fail(session.status());
     return;
   }
-  for (const auto& [rank, arrival] : arrivals_) table.members.push_back(arrival.hello.member);
+  for (const auto& [rank, arrival] : arrivals_) {
+    table.members.push_back(arrival.hello.member);
+    putFirst(table.members.back().addresses, reached_);
+  }
   const std::string body = table.encode();
   done_ = true;
   for (const auto& [rank, arrival] : arrivals_) {

@@ -90,6 +90,7 @@ class Root : public std::enable_shared_from_this<Root> {
   std::shared_ptr<AuthListener> listener_;
   uint64_t id_;
   std::map<int, Arrival> arrivals_;
+  std::vector<SocketAddress> reached_;  // our addresses by which ranks of other hosts came
   IoService::Id timer_ = 0;
   IoService::Id reminder_ = 0;
   std::chrono::milliseconds patience_{0};  // until the next reminder
@@ -102,8 +103,5 @@ class Root : public std::enable_shared_from_this<Root> {
 /// The rank's side: says hello, waits for the table.
 Result<RendezvousTable> meet(const UniqueId& id, const JoinHello& hello, Deadline deadline,
                              const FaultState* faults);
-
-/// Gives link-local addresses, which come without scope, the scope of the interface that we use for them.
-void setScopes(std::vector<SocketAddress>& addresses, const std::vector<SocketAddress>& own);
 
 }  // namespace tutti

@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 
@@ -18,10 +19,55 @@ namespace tutti {
 namespace {
 
 constexpr uint32_t kMagic = 0x44495554;  // "TUID"
-constexpr uint8_t kLayout = 1;
+constexpr uint8_t kLayout = 2;
 constexpr size_t kCheckOffset = 32;
 constexpr size_t kAddressOffset = 36;
 static_assert(sizeof(ncclUniqueId) == NCCL_UNIQUE_ID_BYTES);
+
+/// The encoding of an address is family, port (3 bytes in all), address.
+constexpr size_t kAddressPrefix = 3;
+
+/// Takes those that fit in `room`, and counts them.
+std::string encodeRuns(const std::vector<SocketAddress>& addresses, size_t room, uint8_t& count) {
+  std::string list;
+  std::string prefix;  // of the current run
+  size_t length = 0;   // where its length is
+  for (const SocketAddress& address : addresses) {
+    if (address.family() != AF_INET && address.family() != AF_INET6) continue;
+    const std::string one = address.encode();
+    const bool joins = !prefix.empty() && one.starts_with(prefix);
+    const size_t bytes = joins ? one.size() - kAddressPrefix : one.size() + 1;
+    if (list.size() + bytes > room) continue;
+    if (!joins) {
+      prefix = one.substr(0, kAddressPrefix);
+      list += prefix[0];
+      length = list.size();
+      list += '\0';
+      list += prefix.substr(1);
+    }
+    list += one.substr(kAddressPrefix);
+    ++list[length];
+    ++count;
+  }
+  return list;
+}
+
+bool decodeRuns(std::string_view bytes, size_t count, std::vector<SocketAddress>& addresses) {
+  WireReader in(bytes);
+  while (addresses.size() < count) {
+    const uint8_t family = in.u8();
+    const uint8_t length = in.u8();
+    const std::string_view port = in.raw(2);
+    if ((family != 4 && family != 6) || length == 0 || addresses.size() + length > count) return false;
+    for (int i = 0; i < length; ++i) {
+      const std::string one = WireWriter().u8(family).raw(port).raw(in.raw(family == 4 ? 4 : 16)).bytes();
+      std::string_view encoded = one;
+      addresses.push_back(SocketAddress::decode(encoded));
+      if (!in.ok() || !addresses.back().isValid()) return false;
+    }
+  }
+  return true;
+}
 
 std::string checkBytes(std::string_view id) {
   std::string covered(id.substr(0, kCheckOffset));
@@ -30,14 +76,13 @@ std::string checkBytes(std::string_view id) {
   return {reinterpret_cast<const char*>(digest.data()), kAddressOffset - kCheckOffset};
 }
 
-Result<ncclUniqueId> idOfCommId(const std::string& text) {
-  TUTTI_ASSIGN(const SocketAddress address, SocketAddress::parse(text).withContext("NCCL_COMM_ID"));
-  if (address.port() == 0) return invalidArgument("NCCL_COMM_ID=\"{}\": the port must not be 0", text);
+Result<ncclUniqueId> idOfCommId() {
   UniqueId id;
   id.kind = UniqueId::Kind::rankZeroServes;
-  id.addresses = {address};
-  // Everybody must get the same number from the same address.
-  const Digest digest = sha256("tutti NCCL_COMM_ID " + address.encode());
+  TUTTI_ASSIGN(id.addresses, addressesOfCommId());
+  const uint16_t port = id.addresses.front().port();
+  // Everybody must get the same number, and hosts may know rank 0's host by different addresses.
+  const Digest digest = sha256(fmt::format("tutti NCCL_COMM_ID {}", port));
   std::memcpy(&id.id, digest.data(), sizeof id.id);
   return id.encode();
 }
@@ -45,14 +90,8 @@ Result<ncclUniqueId> idOfCommId(const std::string& text) {
 }  // namespace
 
 ncclUniqueId UniqueId::encode() const {
-  std::string list;
   uint8_t count = 0;
-  for (const SocketAddress& address : addresses) {
-    const std::string one = address.encode();
-    if (list.size() + one.size() > NCCL_UNIQUE_ID_BYTES - kAddressOffset) continue;
-    list += one;
-    ++count;
-  }
+  const std::string list = encodeRuns(addresses, NCCL_UNIQUE_ID_BYTES - kAddressOffset, count);
   WireWriter out;
   out.u32(kMagic)
       .u8(kLayout)
@@ -93,17 +132,14 @@ Result<UniqueId> UniqueId::decode(const ncclUniqueId& bytes) {
   id.id = in.u64();
   std::memcpy(id.secret.bytes.data(), in.raw(id.secret.bytes.size()).data(), id.secret.bytes.size());
   in.u32();
-  std::string_view rest = view.substr(kAddressOffset);
-  for (int i = 0; i < count; ++i) {
-    id.addresses.push_back(SocketAddress::decode(rest));
-    if (!id.addresses.back().isValid()) return invalidArgument("the unique id holds a bad address");
-  }
+  if (!decodeRuns(view.substr(kAddressOffset), count, id.addresses))
+    return invalidArgument("the unique id holds a bad address");
   if (id.addresses.empty()) return invalidArgument("the unique id holds no address");
   return id;
 }
 
 Result<ncclUniqueId> createUniqueId() {
-  if (const std::string commId = params().commId(); !commId.empty()) return idOfCommId(commId);
+  if (!params().commId().empty()) return idOfCommId();
   return createOwnUniqueId();
 }
 
@@ -115,6 +151,29 @@ Result<ncclUniqueId> createOwnUniqueId() {
   id.addresses = listener->addresses();
   TUTTI_TRY(Root::start(std::move(listener), id.id, id.secret));
   return id.encode();
+}
+
+Result<std::vector<SocketAddress>> addressesOfCommId() {
+  const std::string text = params().commId();
+  TUTTI_ASSIGN(std::vector<SocketAddress> addresses,
+               SocketAddress::parseAll(text).withContext("NCCL_COMM_ID"));
+  const uint16_t port = addresses.front().port();
+  if (port == 0) return invalidArgument("NCCL_COMM_ID=\"{}\": the port must not be 0", text);
+  const auto loopbacks = std::stable_partition(addresses.begin(), addresses.end(),
+                                               [](const SocketAddress& a) { return !a.isLoopback(); });
+  // A host's own name often means 127.0.1.1 in its /etc/hosts: others must be told of its real addresses.
+  if (loopbacks == addresses.end() || !SocketAddress::namesHost(text)) return addresses;
+  std::vector<SocketAddress> own;
+  TUTTI_ASSIGN(const auto interfaces, usableInterfaces(interfaceRulesFromParams(true)));
+  for (const NetworkInterface& interface : interfaces) {
+    own.push_back(interface.address);
+    own.back().setPort(port);
+  }
+  logInfo(Subsystem::bootstrap,
+          "NCCL_COMM_ID={} means {} here: {} may also be reached at this host's other addresses", text,
+          loopbacks->hostText(), text);
+  addresses.insert(loopbacks, own.begin(), own.end());
+  return addresses;
 }
 
 void forgetUniqueId(const ncclUniqueId& bytes) {

@@ -2,7 +2,7 @@
 //
 //   offset  bytes
 //        0      4  magic "TUID"
-//        4      1  layout version (1)
+//        4      1  layout version (2)
 //        5      1  kind: 0 the maker's listener serves the rendezvous, 1 rank 0 does (NCCL_COMM_ID), 2 rank 0
 //        does, on
 //                  the listener of its process (ids derived from a communicator; they never leave the
@@ -12,7 +12,9 @@
 //        8      8  random id: which rendezvous
 //       16     16  secret of the job (zero for kind 1: it never travels in the id)
 //       32      4  first bytes of SHA-256 over all others: tells a damaged or foreign id from a good one
-//       36     92  addresses, best first (SocketAddress::encode), then zeros
+//       36     92  addresses, best first, in runs of one family and port (a listener has one port for each
+//                  family): u8 family (4, 6), u8 how many, u16 port, the addresses; then zeros. Room for 22
+//                  IPv4 addresses or 5 IPv6 addresses.
 #pragma once
 
 #include <cstdint>
@@ -48,6 +50,10 @@ Result<ncclUniqueId> createUniqueId();
 Result<ncclUniqueId> createOwnUniqueId();
 /// Stops serving an id that this process made and that nobody will use. No effect on other ids.
 void forgetUniqueId(const ncclUniqueId& id);
+
+/// Where rank 0 serves with NCCL_COMM_ID, as this host sees it: what the name means; where that is a loopback
+/// address, this host's own addresses before it.
+Result<std::vector<SocketAddress>> addressesOfCommId();
 
 /// The secret of jobs that use NCCL_COMM_ID: made from the content of TUTTI_SECRET_FILE, or a constant when
 /// there is none (then anyone who reaches the port can join).

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "base/params.h"
 #include "base/random.h"
 #include "base/socket.h"
 #include "base/wire.h"
@@ -183,11 +184,19 @@ Result<FifoSender*> MessageTransport::sender(int peer, int channel, int port) {
     if (known) return static_cast<SendLane*>(made)->user();
   }
   const Address& address = addresses_[static_cast<size_t>(peer)];
-  std::string hello = WireWriter().i32(rank_).i32(peer).i32(channel).i32(port).bytes();
+  Dialer::Request request{withScopes(address.sockets, listener_->addresses()), address.service, secret_,
+                          WireWriter().i32(rank_).i32(peer).i32(channel).i32(port).bytes(),
+                          RetryPolicy::fromParams()};
+  request.serviceMayCome = true;
+  const auto patience = params().peerTimeout.time();
   TUTTI_ASSIGN(auto connector,
-               AuthConnector::start(address.sockets, address.service, secret_, std::move(hello),
-                                    RetryPolicy::fromParams(),
-                                    [this, made](Result<UniqueFd> fd) { connected(made, std::move(fd)); })
+               AuthConnector::start(
+                   std::move(request), patience.count() == 0 ? Deadline::never() : Deadline::after(patience),
+                   [this, made](Result<UniqueFd> fd) { connected(made, std::move(fd)); },
+                   [this, peer](const Status& trouble) {
+                     logWarn("rank {}: no data connection to {} so far: {}", rank_, describePeer(peer),
+                             trouble.message());
+                   })
                    .withContext("data connection to {}", describePeer(peer)));
   const Turn turn(*this);
   connectors_.push_back(std::move(connector));

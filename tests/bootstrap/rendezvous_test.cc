@@ -41,8 +41,27 @@ TEST(UniqueId, SurvivesEncoding) {
 
 TEST(UniqueId, LeavesOutAddressesThatDoNotFit) {
   UniqueId id;
-  for (int i = 0; i < 20; ++i) id.addresses.push_back(*SocketAddress::parse(fmt::format("10.0.0.{}:1", i)));
-  EXPECT_EQ(decoded(id.encode()).addresses.size(), 13u);
+  const auto add = [&id](int count, const char* form) {
+    for (int i = 0; i < count; ++i)
+      id.addresses.push_back(*SocketAddress::parse(fmt::format(fmt::runtime(form), i)));
+  };
+  add(25, "10.0.0.{}:1");
+  EXPECT_EQ(decoded(id.encode()).addresses.size(), 22u);
+  id.addresses.clear();
+  add(7, "[fd00::{}]:2");
+  EXPECT_EQ(decoded(id.encode()).addresses.size(), 5u);
+  id.addresses.clear();
+  add(2, "[fd00::{}]:2");
+  add(2, "10.0.0.{}:1");
+  add(9, "[fe80::{}]:2");
+  for (int i = 0; i < 3; ++i)  // another port each
+    id.addresses.push_back(*SocketAddress::parse(fmt::format("10.0.1.{}:1{}", i, i)));
+  UniqueId copy = decoded(id.encode());
+  EXPECT_EQ(copy.addresses.size(), 7u)
+      << "36 + 12 bytes, 20 and 16 for two more, 8 for one with its own port";
+  id.addresses.resize(6);
+  copy.addresses.resize(6);
+  EXPECT_EQ(copy.addresses, id.addresses);
 }
 
 TEST(UniqueId, RefusesForeignAndDamagedBytes) {

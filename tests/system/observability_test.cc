@@ -33,25 +33,6 @@ using testing::Not;
 
 constexpr auto kPatience = 30s;
 
-/// Sets variables for the processes that are made while it lives.
-class Settings {
- public:
-  Settings(std::initializer_list<std::pair<const char*, std::string>> values) {
-    for (const auto& [name, value] : values) {
-      ::setenv(name, value.c_str(), 1);
-      names_.push_back(name);
-    }
-  }
-  ~Settings() {
-    for (const char* name : names_) ::unsetenv(name);
-  }
-  Settings(const Settings&) = delete;
-  Settings& operator=(const Settings&) = delete;
-
- private:
-  std::vector<const char*> names_;
-};
-
 float* allocate(size_t count, const ChildSide& parent) {
   void* data = nullptr;
   must(cudaMalloc(&data, count * sizeof(float)), "cudaMalloc", parent);

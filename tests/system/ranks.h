@@ -4,9 +4,12 @@
 #include <cuda_runtime_api.h>
 #include <nccl.h>
 
+#include <cstdlib>
 #include <functional>
+#include <initializer_list>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "system/child.h"
@@ -23,6 +26,29 @@ enum class Path {
   sockets,       // each rank believes that it is on a host of its own (NCCL_HOSTID)
 };
 const char* nameOf(Path path);
+
+/// Sets variables for the processes that are made while it lives.
+class Settings {
+ public:
+  Settings(std::initializer_list<std::pair<const char*, std::string>> values) {
+    for (const auto& [name, value] : values) {
+      ::setenv(name, value.c_str(), 1);
+      names_.push_back(name);
+    }
+  }
+  ~Settings() {
+    for (const char* name : names_) ::unsetenv(name);
+  }
+  Settings(const Settings&) = delete;
+  Settings& operator=(const Settings&) = delete;
+
+ private:
+  std::vector<const char*> names_;
+};
+
+/// An id as text, for a line to the parent.
+std::string toHex(const ncclUniqueId& id);
+ncclUniqueId fromHex(const std::string& text);
 
 struct Rank {
   int rank = 0;
