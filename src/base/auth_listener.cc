@@ -7,6 +7,7 @@
 
 #include "base/handshake.h"
 #include "base/handshake_messages.h"
+#include "base/identity.h"
 #include "base/log.h"
 #include "base/params.h"
 #include "base/random.h"
@@ -110,9 +111,9 @@ Result<std::shared_ptr<AuthListener>> AuthListener::listen(const std::vector<Soc
 Result<std::shared_ptr<AuthListener>> AuthListener::ofProcess() {
   static std::mutex* const kMutex = new std::mutex;
   static std::weak_ptr<AuthListener>* const kListener = new std::weak_ptr<AuthListener>;
-  static pid_t owner = 0;
+  static uint64_t owner = 0;
   const std::lock_guard lock(*kMutex);
-  if (owner == ::getpid())
+  if (owner == forkCount())
     if (auto existing = kListener->lock()) return existing;
   constexpr size_t kMaxAddresses = 16;
   TUTTI_ASSIGN(std::vector<NetworkInterface> interfaces, usableInterfaces(interfaceRulesFromParams(true)));
@@ -142,7 +143,7 @@ Result<std::shared_ptr<AuthListener>> AuthListener::ofProcess() {
   }
   TUTTI_TRY(listener->startAccepting());
   *kListener = listener;
-  owner = ::getpid();
+  owner = forkCount();
   return listener;
 }
 

@@ -91,16 +91,16 @@ std::shared_ptr<RasServer> RasServer::ofProcess() {
   if (!params().rasEnable()) return nullptr;
   static std::mutex& mutex = *new std::mutex;
   static std::weak_ptr<RasServer>& known = *new std::weak_ptr<RasServer>;
-  static pid_t owner = 0;
+  static uint64_t owner = 0;
   const std::lock_guard lock(mutex);
-  if (owner == ::getpid()) {
+  if (owner == forkCount()) {
     if (auto server = known.lock()) {
       server->takePort();
       return server;
     }
   }
   std::shared_ptr<RasServer> server(new RasServer);
-  owner = ::getpid();
+  owner = forkCount();
   known = server;
   server->open();
   return server;
