@@ -64,7 +64,8 @@ void Communicator::setRank(int rank, int ranks) {
 
 Status Communicator::connect() {
   const Deadline deadline = Deadline::after(std::chrono::seconds(params().initTimeout()));
-  const Status status = connectTo(deadline).withContext("rank {} of {}", setup_.rank, setup_.ranks);
+  const Status status =
+      statusOf([&] { return connectTo(deadline); }).withContext("rank {} of {}", setup_.rank, setup_.ranks);
   if (status.isOk()) return status;
   // The peers would wait for this rank until their deadline.
   faults_->raise(status);
