@@ -43,6 +43,7 @@ struct AuthConnector::State : std::enable_shared_from_this<AuthConnector::State>
   std::string helloBody;
   std::string input;
   Status last;
+  Status refusal;  // of a listener that is the right one: says more than what other addresses lead to
 
   /// One step of the machine: `step` runs with the lock, `done` without it.
   template <typename Step>
@@ -96,8 +97,9 @@ struct AuthConnector::State : std::enable_shared_from_this<AuthConnector::State>
   }
 
   Outcome roundFailed() {
-    if (addresses.empty()) return last;
-    if (!retry.untilDeadline && round >= retry.retries) return last.withContext("after {} tries", round + 1);
+    const Status& why = refusal.isOk() ? last : refusal;
+    if (addresses.empty()) return why;
+    if (!retry.untilDeadline && round >= retry.retries) return why.withContext("after {} tries", round + 1);
     ++round;
     const int64_t pause = std::min<int64_t>(retry.pauseMs * round, 1000);
     return setTimer(std::chrono::milliseconds(pause), [](State& self) {
@@ -177,7 +179,10 @@ struct AuthConnector::State : std::enable_shared_from_this<AuthConnector::State>
   }
 
   Result<bool> checkAnswer(uint16_t type, const std::string& body, bool& hopeless) {
-    if (type == kRejectFrame) return remoteError("refused: {}", body);
+    if (type == kRejectFrame) {
+      refusal = remoteError("{} refused: {}", addresses[index].text(), body);
+      return refusal;
+    }
     ChallengeMessage challenge;
     if (type != kChallengeFrame || !challenge.decode(body))
       return remoteError("the answer is no challenge (frame type {}, {} bytes)", type, body.size());

@@ -12,6 +12,22 @@ namespace {
 
 constexpr auto kInitTime = std::chrono::seconds(30);
 
+int runRank(int rank, int ranks, Path path, const RankProcesses::Body& body, const ChildSide& parent) {
+  if (path == Path::sockets) ::setenv("NCCL_HOSTID", ("host" + std::to_string(rank)).c_str(), 1);
+  ncclUniqueId id{};
+  if (rank == 0) {
+    must(ncclGetUniqueId(&id), "ncclGetUniqueId", parent);
+    parent.say("id " + toHex(id));
+  } else {
+    parent.receive(&id, sizeof id);
+  }
+  Rank self{rank, ranks, nullptr};
+  must(ncclCommInitRank(&self.comm, ranks, id, rank), "ncclCommInitRank", parent);
+  return body(self, parent);
+}
+
+}  // namespace
+
 std::string toHex(const ncclUniqueId& id) {
   std::string text;
   char digits[3];
@@ -28,22 +44,6 @@ ncclUniqueId fromHex(const std::string& text) {
     id.internal[i] = static_cast<char>(std::stoi(text.substr(2 * i, 2), nullptr, 16));
   return id;
 }
-
-int runRank(int rank, int ranks, Path path, const RankProcesses::Body& body, const ChildSide& parent) {
-  if (path == Path::sockets) ::setenv("NCCL_HOSTID", ("host" + std::to_string(rank)).c_str(), 1);
-  ncclUniqueId id{};
-  if (rank == 0) {
-    must(ncclGetUniqueId(&id), "ncclGetUniqueId", parent);
-    parent.say("id " + toHex(id));
-  } else {
-    parent.receive(&id, sizeof id);
-  }
-  Rank self{rank, ranks, nullptr};
-  must(ncclCommInitRank(&self.comm, ranks, id, rank), "ncclCommInitRank", parent);
-  return body(self, parent);
-}
-
-}  // namespace
 
 void must(ncclResult_t result, const char* what, const ChildSide& parent, ncclComm_t comm) {
   if (result == ncclSuccess) return;

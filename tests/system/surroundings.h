@@ -2,12 +2,19 @@
 // process before it uses the library.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <string>
 
+#include "support/scale.h"
 #include "system/ranks.h"
 
 namespace tutti::system_test {
+
+/// For a rank to end.
+inline constexpr std::chrono::seconds kRankLimit{40};
+/// Elements: so many that slots are used several times.
+inline constexpr size_t kLargeCount = test::scaled(600000, 50000);
 
 /// Sets a variable for the processes that are made while it lives.
 class Setting {

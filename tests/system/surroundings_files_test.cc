@@ -20,9 +20,6 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr auto kLimit = 40s;
-constexpr size_t kLarge = test::scaled(600000, 100000);
-
 /// What of the host's memory this process has mapped: "memory file", "named segment" or "none".
 std::string sharedBy() {
   std::ifstream maps("/proc/self/maps");
@@ -61,7 +58,7 @@ void runRanks(const DevShm& shm, bool descriptors, const std::string& expected) 
   if (!mayMakeNamespaces()) GTEST_SKIP() << "may not make mount namespaces";
   const auto before = sharedMemoryFiles();
   Child holder = surroundingsHolder(shm);
-  holder.expectLine("made", in(kLimit));
+  holder.expectLine("made", in(kRankLimit));
   RankProcesses ranks(
       shm.ranks, Path::sharedMemory,
       [](Rank& self, const ChildSide& parent) {
@@ -69,7 +66,7 @@ void runRanks(const DevShm& shm, bool descriptors, const std::string& expected) 
         const auto names = sharedMemoryFiles();
         const bool left = std::any_of(names.begin(), names.end(),
                                       [](const std::string& name) { return name.starts_with("tutti-"); });
-        return left ? 3 : checkAndDestroy(self, parent, kLarge);
+        return left ? 3 : checkAndDestroy(self, parent, kLargeCount);
       },
       [&, pid = holder.pid()](int rank) {
         if (shm.common) {
@@ -79,8 +76,8 @@ void runRanks(const DevShm& shm, bool descriptors, const std::string& expected) 
         }
         if (!descriptors && rank == 1) forbidUnixSockets();
       });
-  for (int rank = 0; rank < 2; ++rank) EXPECT_EQ(ranks[rank].expectLine("shares ", in(kLimit)), expected);
-  ranks.expectSuccess(kLimit);
+  for (int rank = 0; rank < 2; ++rank) EXPECT_EQ(ranks[rank].expectLine("shares ", in(kRankLimit)), expected);
+  ranks.expectSuccess(kRankLimit);
   EXPECT_EQ(sharedMemoryFiles(), before);
 }
 
@@ -116,16 +113,16 @@ TEST_P(Containers, WithEqualHostNamesAndProcessIdsWork) {
       3, Path::sharedMemory,
       [](Rank& self, const ChildSide& parent) {
         parent.say("process " + std::to_string(::getpid()) + " shares " + sharedBy());
-        return checkAndDestroy(self, parent, kLarge);
+        return checkAndDestroy(self, parent, kLargeCount);
       },
       [&](int rank) {
         becomeContainer();
         if (!descriptors && rank != 0) forbidUnixSockets();
       });
   for (int rank = 0; rank < ranks.size(); ++rank)
-    EXPECT_EQ(ranks[rank].expectLine("process ", in(kLimit)),
+    EXPECT_EQ(ranks[rank].expectLine("process ", in(kRankLimit)),
               descriptors ? "1 shares memory file" : "1 shares none");
-  ranks.expectSuccess(kLimit);
+  ranks.expectSuccess(kRankLimit);
   EXPECT_EQ(sharedMemoryFiles(), before);
 }
 
@@ -149,11 +146,11 @@ TEST(Containers, AreToldApartInMessagesWhenOneDies) {
       },
       [](int) { becomeContainer(); });
   for (int rank = 0; rank < 2; ++rank) {
-    ranks[rank].expectLine("there", in(kLimit));
+    ranks[rank].expectLine("there", in(kRankLimit));
     ranks[rank].send("x", 1);
   }
   EXPECT_THAT(ranks[0].expectLine("error ", in(10s)), testing::HasSubstr("rank 1 (host box, pid 1) died"));
-  ranks.expectSuccess(kLimit);
+  ranks.expectSuccess(kRankLimit);
 }
 
 }  // namespace
