@@ -66,16 +66,24 @@ TEST_P(Signals, OfATimerDisturbNoCall) {
   ranks.expectSuccess(kRankLimit);
 }
 
-TEST_P(Signals, OfBrokenConnectionsKillNobodyDuringACollective) {
+TEST_P(Signals, OfBrokenConnectionsKillNobodyWhoSends) {
   const Setting quiet("NCCL_DEBUG_FILE", "/dev/null");
   RankProcesses ranks(
       3, GetParam(),
       [](Rank& self, const ChildSide& parent) {
         int* data = nullptr;
-        must(cudaMalloc(reinterpret_cast<void**>(&data), kLargeCount * sizeof(int)), "cudaMalloc", parent);
+        constexpr size_t kCount = 2000;  // small: the calling thread, which no signal is blocked in, sends it
+        must(cudaMalloc(reinterpret_cast<void**>(&data), kCount * sizeof(int)), "cudaMalloc", parent);
         ncclResult_t state = ncclSuccess;
         for (int call = 0; state == ncclSuccess; ++call) {
-          state = ncclAllReduce(data, data, kLargeCount, ncclInt32, ncclMax, self.comm, nullptr);
+          ncclGroupStart();
+          for (const int other : {0, 2}) {
+            if (self.rank != 1 && other != self.rank) continue;
+            state = self.rank == 1 ? ncclRecv(data, kCount, ncclInt32, other, self.comm, nullptr)
+                                   : ncclSend(data, kCount, ncclInt32, 1, self.comm, nullptr);
+          }
+          const ncclResult_t ended = ncclGroupEnd();
+          if (state == ncclSuccess) state = ended;
           if (state == ncclSuccess) cudaStreamSynchronize(nullptr);
           if (state == ncclSuccess) ncclCommGetAsyncError(self.comm, &state);
           if (call == 3) parent.say("running");
@@ -85,7 +93,11 @@ TEST_P(Signals, OfBrokenConnectionsKillNobodyDuringACollective) {
       },
       defaultSigpipe);
   for (int rank = 0; rank < 3; ++rank) ranks[rank].expectLine("running", in(kRankLimit));
+  // They go on before they can know that it is dead.
+  for (const int rank : {0, 2}) ranks[rank].kill(SIGSTOP);
   ranks[1].kill(SIGKILL);
+  ranks[1].wait(in(5s));
+  for (const int rank : {0, 2}) ranks[rank].kill(SIGCONT);
   for (const int rank : {0, 2}) EXPECT_EQ(ranks[rank].wait(in(kRankLimit)), 0) << "rank " << rank;
 }
 
