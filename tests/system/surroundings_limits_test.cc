@@ -134,8 +134,11 @@ TEST(Limits, OnDescriptorsAreNamedOnAllRanks) {
     worked += outcome.status == 0 ? 1 : 0;
     if (outcome.status == 0) continue;
     EXPECT_EQ(outcome.status, 1 << 8) << more;
-    // The rank that came further says that the other one did not come.
-    EXPECT_THAT(outcome.failure, AnyOf(HasSubstr(kName), HasSubstr("did not join"))) << more;
+    // The rank that came further says that the other one did not come, or that nobody answered: two ranks of
+    // one process compete for the last descriptor. The reason is in the log then.
+    EXPECT_THAT(outcome.failure,
+                AnyOf(HasSubstr(kName), HasSubstr("did not join"), HasSubstr("reach the rendezvous")))
+        << more;
   }
   EXPECT_GE(worked, 1u);
   EXPECT_LT(worked, children.size());
