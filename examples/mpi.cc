@@ -11,6 +11,11 @@ int main(int argc, char** argv) {
   int ranks = 1;
   int localRank = 0;
   MPI_Init(&argc, &argv);
+  if (argc > 1) {
+    std::fprintf(stderr, "usage: mpirun -np RANKS %s   (no arguments)\n", argv[0]);
+    MPI_Finalize();
+    return 2;
+  }
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Comm_size(MPI_COMM_WORLD, &ranks);
   MPI_Comm local = MPI_COMM_NULL;  // the ranks of this host

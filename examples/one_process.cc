@@ -1,14 +1,18 @@
 // AllReduce between the devices of one process: usage  example_one_process [devices]
-#include <algorithm>
 #include <vector>
 
+#include "arguments.h"
 #include "check.h"
 
 int main(int argc, char** argv) {
   constexpr size_t kCount = 1 << 20;
   int devices = 0;
   check(cudaGetDeviceCount(&devices), "cudaGetDeviceCount");
-  if (argc > 1) devices = std::min(devices, std::atoi(argv[1]));
+  if (argc > 2) {
+    std::fprintf(stderr, "usage: %s [DEVICES]\n", argv[0]);
+    return 2;
+  }
+  if (argc > 1) devices = numberFrom(argv[1], "DEVICES", 1, devices);
 
   std::vector<ncclComm_t> comms(devices);
   std::vector<cudaStream_t> streams(devices);

@@ -10,6 +10,7 @@
 #include <thread>
 #include <vector>
 
+#include "arguments.h"
 #include "check.h"
 
 namespace {
@@ -33,14 +34,14 @@ void readId(ncclUniqueId& id, const std::string& path) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc < 3 || (argc < 4 && !std::getenv("NCCL_COMM_ID"))) {
+  if (argc < 3 || argc > 4 || (argc < 4 && !std::getenv("NCCL_COMM_ID"))) {
     std::fprintf(stderr, "usage: %s RANKS RANK [FILE]   (without FILE: set NCCL_COMM_ID=host:port)\n",
                  argv[0]);
     return 2;
   }
   constexpr size_t kCount = 1 << 20;
-  const int ranks = std::atoi(argv[1]);
-  const int rank = std::atoi(argv[2]);
+  const int ranks = numberFrom(argv[1], "RANKS", 1, 1 << 20);
+  const int rank = numberFrom(argv[2], "RANK", 0, ranks - 1);
 
   // With NCCL_COMM_ID every process may ask for the id: it is the same everywhere.
   ncclUniqueId id{};

@@ -67,6 +67,14 @@ mpi_programs() {
 example_programs() {
   needs_release
   "$release/bin/example_one_process" 4 | grep ' 0 wrong'
+  for bad in -3 0 100 abc 4x ''; do status 2 "$release/bin/example_one_process" "$bad"; done
+  status 2 "$release/bin/example_one_process" 2 2
+  status 2 "$release/bin/example_two_hosts" 2
+  for bad in "0 0" "-1 0" "two 0" "2 2" "2 -1" "2 1x"; do
+    # shellcheck disable=SC2086
+    status 2 "$release/bin/example_two_hosts" $bad /dev/null
+  done
+  status 2 $mpirun_here -np 1 "$release/bin/example_mpi" 4
   $mpirun_here -np 3 "$release/bin/example_mpi" | tee /dev/stderr | grep -c ' 0 wrong' | grep -x 3
   id=$(mktemp -u)
   "$release/bin/example_two_hosts" 2 0 "$id" & first=$!

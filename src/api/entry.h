@@ -1,8 +1,7 @@
 // What every entry point does around its body.
 #pragma once
 
-#include <exception>
-#include <new>
+#include <utility>
 
 #include "base/status.h"
 #include "core/api_boundary.h"
@@ -13,14 +12,7 @@ namespace tutti {
 /// gives the code to C. Nothing is thrown past it.
 template <typename Body>
 ncclResult_t entry(const char* function, Body&& body) noexcept {
-  Status status;
-  try {
-    status = body();
-  } catch (const std::bad_alloc&) {
-    status = Status(ncclSystemError, "out of memory");
-  } catch (const std::exception& error) {
-    status = Status(ncclInternalError, error.what());
-  }
+  const Status status = statusOf(std::forward<Body>(body));
   return status.isOk() ? ncclSuccess : reportFailure(function, status);
 }
 

@@ -1,5 +1,9 @@
 // The listening end of the handshake.
+#include <fcntl.h>
 #include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -7,11 +11,26 @@
 
 #include "base/handshake.h"
 #include "base/handshake_messages.h"
+#include "base/identity.h"
 #include "base/log.h"
 #include "base/params.h"
 #include "base/random.h"
 
 namespace tutti {
+
+namespace {
+
+/// Strangers must not use up the descriptors that the job needs: a process has two listeners at most, so half
+/// of its limit stays free.
+AuthListener::Limits limitsOfProcess() {
+  AuthListener::Limits limits;
+  rlimit descriptors{};
+  if (::getrlimit(RLIMIT_NOFILE, &descriptors) == 0 && descriptors.rlim_cur != RLIM_INFINITY)
+    limits.unproven = std::clamp<size_t>(descriptors.rlim_cur / 4, 8, limits.unproven);
+  return limits;
+}
+
+}  // namespace
 
 /// One offered service. `mutex` is held while its handler runs, so that withdraw() can wait for it;
 /// recursive, since the handler itself may withdraw.
@@ -93,7 +112,7 @@ Status AuthListener::Pending::flush() {
 }
 
 Result<std::shared_ptr<AuthListener>> AuthListener::listen(const std::vector<SocketAddress>& addresses) {
-  return listen(addresses, Limits{});
+  return listen(addresses, limitsOfProcess());
 }
 
 Result<std::shared_ptr<AuthListener>> AuthListener::listen(const std::vector<SocketAddress>& addresses,
@@ -125,10 +144,10 @@ Result<std::shared_ptr<AuthListener>> AuthListener::listenWhereItCan(
 Result<std::shared_ptr<AuthListener>> AuthListener::ofProcess() {
   static std::mutex* const kMutex = new std::mutex;
   static std::weak_ptr<AuthListener>* const kListener = new std::weak_ptr<AuthListener>;
-  static pid_t owner = 0;
+  static uint64_t owner = 0;
   constexpr size_t kMaxAddresses = 32;
   const std::lock_guard lock(*kMutex);
-  std::shared_ptr<AuthListener> existing = owner == ::getpid() ? kListener->lock() : nullptr;
+  std::shared_ptr<AuthListener> existing = owner == forkCount() ? kListener->lock() : nullptr;
   auto usable = usableInterfaces(interfaceRulesFromParams(true));
   const auto noneLeft = [](const auto& all) {
     return std::all_of(all.begin(), all.end(), [](const auto& i) { return i.address.isLoopback(); });
@@ -153,10 +172,11 @@ Result<std::shared_ptr<AuthListener>> AuthListener::ofProcess() {
                  }))
     return existing;
   std::shared_ptr<AuthListener> listener(new AuthListener);
+  listener->limits_ = limitsOfProcess();
   TUTTI_TRY(listener->openInterfaces(interfaces));
   TUTTI_TRY(listener->startAccepting());
   *kListener = listener;
-  owner = ::getpid();
+  owner = forkCount();
   return listener;
 }
 
@@ -198,6 +218,9 @@ Status AuthListener::open(const std::vector<SocketAddress>& addresses) {
 }
 
 Status AuthListener::startAccepting() {
+  anchor_.reset(::eventfd(0, EFD_CLOEXEC));
+  if (anchor_) spare_.reset(::fcntl(anchor_.get(), F_DUPFD_CLOEXEC, 0));
+  if (!spare_) return systemError(errno, "listen: a spare descriptor");
   for (size_t i = 0; i < sockets_.size(); ++i) {
     TUTTI_ASSIGN(const IoService::Id id,
                  ioService().add(sockets_[i].fd.get(), EPOLLIN, [weak = weak_from_this(), i](uint32_t) {
@@ -251,7 +274,8 @@ size_t AuthListener::unproven() const {
 
 void AuthListener::acceptAll(size_t index) {
   for (int i = 0; i < 64; ++i) {  // then others get their turn; epoll calls again
-    auto accepted = acceptFrom(sockets_[index].fd.get());
+    std::string refusal;
+    auto accepted = acceptOne(index, &refusal);
     if (!accepted.isOk()) {
       pauseAccepting(index, accepted.status());
       return;
@@ -269,8 +293,24 @@ void AuthListener::acceptAll(size_t index) {
               pending->connection.peer.text(), local.text());
       continue;
     }
+    if (!refusal.empty()) {
+      pending->out = makeFrame(kRejectFrame, refusal.substr(0, kMaxRejectBytes));
+      pending->stage = Pending::Stage::rejected;
+    }
     startHandshake(std::move(pending));
   }
+}
+
+/// As acceptFrom. Where there is no descriptor left, one connection at a time is taken in order to be
+/// refused.
+Result<UniqueFd> AuthListener::acceptOne(size_t index, std::string* refusal) {
+  if (!spare_) spare_.reset(::fcntl(anchor_.get(), F_DUPFD_CLOEXEC, 0));
+  auto accepted = acceptFrom(sockets_[index].fd.get());
+  if (accepted.isOk() || !spare_) return accepted;
+  *refusal = fmt::format("process {} of host {} takes no more connections: {}", ::getpid(), hostName(),
+                         accepted.status().message());
+  spare_.reset();
+  return acceptFrom(sockets_[index].fd.get());
 }
 
 void AuthListener::startHandshake(std::shared_ptr<Pending> pending) {
@@ -283,9 +323,10 @@ void AuthListener::startHandshake(std::shared_ptr<Pending> pending) {
   }
   // On the service thread: neither handler can run before this function returns.
   auto watch =
-      ioService().add(pending->connection.fd.get(), EPOLLIN, [weak = weak_from_this(), key](uint32_t) {
-        if (auto self = weak.lock()) self->advance(key);
-      });
+      ioService().add(pending->connection.fd.get(), pending->out.empty() ? EPOLLIN : EPOLLIN | EPOLLOUT,
+                      [weak = weak_from_this(), key](uint32_t) {
+                        if (auto self = weak.lock()) self->advance(key);
+                      });
   auto timer = ioService().addTimer(limits_.proof, [weak = weak_from_this(), key] {
     if (auto self = weak.lock()) self->drop(key, "no proof within the time limit");
   });
@@ -298,7 +339,12 @@ void AuthListener::startHandshake(std::shared_ptr<Pending> pending) {
 /// Out of descriptors (or memory): the connection stays in the backlog; looking at once again would burn a
 /// core.
 void AuthListener::pauseAccepting(size_t index, const Status& why) {
-  logWarn("{}: new connections wait for 100 ms", why.message());
+  constexpr auto kBetweenComplaints = std::chrono::seconds(5);
+  const auto now = std::chrono::steady_clock::now();
+  if (now - complained_ > kBetweenComplaints) {
+    complained_ = now;
+    logWarn("{}: connections are refused, or wait until a descriptor is free", why.message());
+  }
   watchSocket(index, 0);
   auto timer = ioService().addTimer(std::chrono::milliseconds(100), [weak = weak_from_this(), index] {
     if (auto self = weak.lock()) self->watchSocket(index, EPOLLIN);
@@ -346,6 +392,12 @@ void AuthListener::drop(uint64_t key, const std::string& why) {
   if (!pending) return;
   if (pending->stage != Pending::Stage::rejected)
     logInfo(Subsystem::bootstrap, "connection from {} dropped: {}", pending->connection.peer.text(), why);
+  if (spare_ || pending->stage != Pending::Stage::rejected) return;
+  // Its descriptor lets in the next one: replaced, not closed, so that no other thread gets it in between.
+  const int fd = pending->connection.fd.release();
+  spare_.reset(::dup3(anchor_.get(), fd, O_CLOEXEC));
+  if (!spare_) ::close(fd);
+  for (size_t i = 0; i < sockets_.size(); ++i) watchSocket(i, EPOLLIN);
 }
 
 void AuthListener::advance(uint64_t key) {

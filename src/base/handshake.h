@@ -121,6 +121,7 @@ class AuthListener : public std::enable_shared_from_this<AuthListener> {
   Status openInterfaces(const std::vector<NetworkInterface>& interfaces);
   Status startAccepting();
   void acceptAll(size_t index);
+  Result<UniqueFd> acceptOne(size_t index, std::string* refusal);
   void startHandshake(std::shared_ptr<Pending> pending);
   void pauseAccepting(size_t index, const Status& why);
   void watchSocket(size_t index, uint32_t events);
@@ -146,6 +147,11 @@ class AuthListener : public std::enable_shared_from_this<AuthListener> {
   std::unordered_map<uint64_t, std::shared_ptr<Service>> services_;
   std::unordered_map<uint64_t, std::shared_ptr<Pending>> pending_;
   uint64_t nextKey_ = 1;
+  /// Given up to accept a connection when there is no other descriptor left, so that it can be refused with
+  /// the reason: else its peer would wait for ever. Service thread only.
+  UniqueFd spare_;
+  UniqueFd anchor_;  // what a spare one is a duplicate of
+  std::chrono::steady_clock::time_point complained_;
 };
 
 }  // namespace tutti

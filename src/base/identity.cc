@@ -1,9 +1,11 @@
 #include "base/identity.h"
 
 #include <fcntl.h>
+#include <pthread.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <mutex>
 
 #include "base/params.h"
@@ -36,14 +38,23 @@ std::string hostIdentity() {
 
 Result<uint64_t> processToken() {
   static std::mutex* const kMutex = new std::mutex;
-  static pid_t owner = 0;
+  static uint64_t owner = UINT64_MAX;
   static uint64_t token = 0;
   const std::lock_guard lock(*kMutex);
-  if (owner != ::getpid()) {
+  if (owner != forkCount()) {
     TUTTI_ASSIGN(token, randomU64());
-    owner = ::getpid();
+    owner = forkCount();
   }
   return token;
+}
+
+uint64_t forkCount() {
+  static std::atomic<uint64_t>& count = *[] {
+    static std::atomic<uint64_t> forks{0};
+    ::pthread_atfork(nullptr, nullptr, [] { forks.fetch_add(1, std::memory_order_relaxed); });
+    return &forks;
+  }();
+  return count.load(std::memory_order_relaxed);
 }
 
 }  // namespace tutti

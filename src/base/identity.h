@@ -15,5 +15,9 @@ std::string hostName();
 std::string hostIdentity();
 /// Random, the same for all ranks of this process, another one in a forked child.
 Result<uint64_t> processToken();
+/// How many forks lie between this process and the one that used the library first: what belongs to a process
+/// keeps the number and is not taken for the child's. (Not the process id: in PID namespaces parent and child
+/// may have the same.)
+uint64_t forkCount();
 
 }  // namespace tutti

@@ -231,7 +231,7 @@ Result<std::shared_ptr<IoService::Loop>> IoService::current() {
   try {
     loop->thread = std::thread([this, loop, named] { IoServiceThread{*this, loop, named}.run(); });
   } catch (const std::system_error& error) {
-    status = systemError(error.code().value(), "start the service thread");
+    status = threadError(error.code().value(), "start the service thread");
   }
   ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
   if (!status.isOk()) return status;

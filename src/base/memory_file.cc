@@ -185,9 +185,7 @@ Status takeDescriptors(msghdr& message, UniqueFd& fd) {
     }
   }
   if ((message.msg_flags & MSG_CTRUNC) != 0)
-    return {ncclSystemError,
-            "receive descriptor: the kernel dropped it (this process's limit on open files, ulimit -n, is "
-            "reached)"};
+    return systemError(EMFILE, "receive descriptor: the kernel dropped it");
   if (tooMany) return remoteError("receive descriptor: more than one came");
   return Status::ok();
 }

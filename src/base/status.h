@@ -77,13 +77,21 @@ template <typename... Args>
 Status remoteError(fmt::format_string<Args...> format, Args&&... args) {
   return {ncclRemoteError, fmt::format(format, std::forward<Args>(args)...)};
 }
+/// What an errno means. Where a limit of this process was met, its name and value: "Too many open files
+/// (limit of this process: RLIMIT_NOFILE, ulimit -n, is 64)".
+std::string errnoText(int error);
 /// errno spelled out after the text: "bind 10.0.0.1:80: Address already in use".
 template <typename... Args>
 Status systemError(int error, fmt::format_string<Args...> format, Args&&... args) {
-  return {ncclSystemError,
-          fmt::format(format, std::forward<Args>(args)...) + ": " +
-              std::string(::strerrordesc_np(error) ? ::strerrordesc_np(error) : "unknown error")};
+  return {ncclSystemError, fmt::format(format, std::forward<Args>(args)...) + ": " + errnoText(error)};
 }
+/// As systemError for a thread that could not be started; names the limits that may be the reason.
+Status threadError(int error, const char* what);
+
+/// What `body` returns; an exception of the C++ library becomes a Status. For the outermost function of a
+/// thread, and of the C API.
+template <typename Body>
+Status statusOf(Body&& body) noexcept;
 
 /// A value or the Status that says why there is none.
 template <typename T>
@@ -117,6 +125,20 @@ class [[nodiscard]] Result {
  private:
   std::variant<T, Status> state_;
 };
+
+namespace detail {
+/// The Status of the exception that is being handled.
+Status currentException() noexcept;
+}  // namespace detail
+
+template <typename Body>
+Status statusOf(Body&& body) noexcept {
+  try {
+    return body();
+  } catch (...) {
+    return detail::currentException();
+  }
+}
 
 }  // namespace tutti
 

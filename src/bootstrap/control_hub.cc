@@ -36,7 +36,7 @@ Control::Hub::Hub(const JoinRequest& request)
       star_(static_cast<size_t>(request.nranks)) {}
 
 Control::Hub::~Hub() {
-  if (owner_ == ::getpid() && listener_) listener_->withdraw(service_);
+  if (owner_ == forkCount() && listener_) listener_->withdraw(service_);
 }
 
 /// What proves that a connection to a rank's listener comes from this job; known before the table is.
@@ -346,7 +346,7 @@ void Control::Hub::raiseFault(const Status& why) {
 }
 
 void Control::Hub::announceFault(const Status& why) {
-  if (owner_ != ::getpid()) return;
+  if (owner_ != forkCount()) return;
   const std::lock_guard lock(mutex_);
   if (leaving_ || faultRaised_) return;  // a failure that came from a peer is no news
   faultRaised_ = true;                   // the owner knows; what peers say about it afterwards is no news
@@ -360,7 +360,7 @@ void Control::Hub::announceFault(const Status& why) {
 }
 
 void Control::Hub::leave(Deadline deadline) {
-  if (owner_ != ::getpid()) return;  // a forked child: the connections are the parent's
+  if (owner_ != forkCount()) return;  // a forked child: the connections are the parent's
   std::vector<Connection> connections;
   {
     const std::lock_guard lock(mutex_);
@@ -389,7 +389,7 @@ void Control::Hub::leave(Deadline deadline) {
 }
 
 Status Control::Hub::note(int peer, std::string_view bytes) {
-  if (owner_ != ::getpid()) return invalidUsage("a forked child has no connections");
+  if (owner_ != forkCount()) return invalidUsage("a forked child has no connections");
   const std::lock_guard lock(mutex_);
   if (leaving_) return invalidUsage("rank {} has left the communicator", rank_);
   if (peer < 0 || peer >= size_ || (rank_ == 0) == (peer == 0) || !star_[static_cast<size_t>(peer)])

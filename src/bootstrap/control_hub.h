@@ -14,6 +14,7 @@
 
 #include "base/event.h"
 #include "base/handshake.h"
+#include "base/identity.h"
 #include "bootstrap/control.h"
 #include "bootstrap/link.h"
 #include "bootstrap/rendezvous.h"
@@ -88,7 +89,7 @@ class Control::Hub : public std::enable_shared_from_this<Control::Hub> {
   const ncclResult_t timedOut_;
   const std::function<void()> onFault_;
   const std::function<void(int, std::string_view)> onNote_;
-  const pid_t owner_ = ::getpid();  // a forked child owns nothing of this
+  const uint64_t owner_ = forkCount();  // a forked child owns nothing of this
 
   std::shared_ptr<AuthListener> listener_;  // of the process
   uint64_t service_ = 0;                    // our name at it

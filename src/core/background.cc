@@ -10,7 +10,7 @@ Result<std::thread> startThread(std::function<void()> work) {
   try {
     return std::thread(std::move(work));
   } catch (const std::system_error& error) {
-    return systemError(error.code().value(), "start a thread");
+    return threadError(error.code().value(), "start a thread");
   }
 }
 

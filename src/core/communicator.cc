@@ -64,7 +64,8 @@ void Communicator::setRank(int rank, int ranks) {
 
 Status Communicator::connect() {
   const Deadline deadline = Deadline::after(std::chrono::seconds(params().initTimeout()));
-  Status status = connectTo(deadline).withContext("rank {} of {}", setup_.rank, setup_.ranks);
+  Status status =
+      statusOf([&] { return connectTo(deadline); }).withContext("rank {} of {}", setup_.rank, setup_.ranks);
   if (status.isOk()) return status;
   if (deadline.passed() && (status.code() == ncclSystemError || status.code() == ncclRemoteError) &&
       setup_.timedOut != ncclRemoteError)

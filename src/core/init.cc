@@ -51,10 +51,13 @@ Job makeJob(std::shared_ptr<CommUse> handle, std::function<Status()> prepare) {
   job.blocking = handle->handle()->blocking;
   job.cancel = [handle](const Status& why) { (*handle)->interrupt(why); };
   job.run = [handle, prepare = std::move(prepare)] {
-    setLogDevice((*handle)->device());
-    logVersionOnce();
-    Status status = prepare ? prepare() : Status::ok();
-    if (status.isOk()) status = (*handle)->connect();
+    // Out of memory, for one, must not leave a handle that is for ever initialising.
+    const Status status = statusOf([&] {
+      setLogDevice((*handle)->device());
+      logVersionOnce();
+      if (prepare) TUTTI_TRY(prepare());
+      return (*handle)->connect();
+    });
     settle(handle->handle(), status);
     return status;
   };

@@ -153,7 +153,12 @@ RankTask::State RankTask::advanceMessages(size_t byteBudget) {
 RankTask::State RankTask::advance(size_t byteBudget) {
   if (communicator_.faults().stopped()) return fail(communicator_.error());
   Progress& progress = communicator_.monitor().progress;
-  const State state = advanceBoth(byteBudget);
+  State state = State::waiting;
+  const Status thrown = statusOf([&] {
+    state = advanceBoth(byteBudget);
+    return Status::ok();
+  });
+  if (!thrown.isOk()) return fail(thrown);  // out of memory: on a stream's thread nobody else would catch it
   if (state == State::progressed) {
     progress.moved();
   } else if (state == State::waiting && progress.wanted()) {

@@ -4,9 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cctype>
 #include <cerrno>
-#include <charconv>
 #include <set>
 #include <utility>
 
@@ -15,6 +13,7 @@
 #include "base/params.h"
 #include "base/random.h"
 #include "core/monitor.h"
+#include "core/ras_protocol.h"
 #include "core/ras_report.h"
 
 namespace tutti {
@@ -24,25 +23,10 @@ using std::chrono::milliseconds;
 using Clock = std::chrono::steady_clock;
 
 constexpr size_t kMostClients = 16;
-constexpr size_t kLongestLine = 1024;
 constexpr milliseconds kCommandLimit{10000};  // from one command to the next
 constexpr milliseconds kAnswerLimit{5000};    // for the ranks, unless TIMEOUT says otherwise; as in NCCL
-constexpr milliseconds kLongestLimit{600000};
 constexpr milliseconds kFlushLimit{30000};
 constexpr milliseconds kSurveyLimit{3000};  // of one communicator
-
-std::string upper(std::string_view text) {
-  std::string out;
-  for (const char c : text) out.push_back(static_cast<char>(std::toupper(static_cast<unsigned char>(c))));
-  return out;
-}
-
-/// What a line of garbage may show in the log.
-std::string printable(std::string_view text) {
-  std::string out;
-  for (const char c : text.substr(0, 60)) out.push_back(c >= 0x20 && c < 0x7f ? c : '.');
-  return out;
-}
 
 Result<SocketAddress> rasAddress() {
   std::string text = params().rasAddr();
@@ -67,7 +51,7 @@ struct RasServer::Client {
   UniqueFd fd;
   IoService::Id watch = 0;
   IoService::Id timer = 0;
-  std::string in;
+  RasLines in;
   std::string out;
   size_t outDone = 0;
   bool json = false;
@@ -91,16 +75,16 @@ std::shared_ptr<RasServer> RasServer::ofProcess() {
   if (!params().rasEnable()) return nullptr;
   static std::mutex& mutex = *new std::mutex;
   static std::weak_ptr<RasServer>& known = *new std::weak_ptr<RasServer>;
-  static pid_t owner = 0;
+  static uint64_t owner = 0;
   const std::lock_guard lock(mutex);
-  if (owner == ::getpid()) {
+  if (owner == forkCount()) {
     if (auto server = known.lock()) {
       server->takePort();
       return server;
     }
   }
   std::shared_ptr<RasServer> server(new RasServer);
-  owner = ::getpid();
+  owner = forkCount();
   known = server;
   server->open();
   return server;
@@ -214,58 +198,48 @@ void RasServer::ready(uint64_t key, uint32_t events) {
     return;
   }
   if (client->last || client->answering) return;  // what comes after a question is not heard
-  client->in.append(chunk, static_cast<size_t>(got));
+  client->in.append({chunk, static_cast<size_t>(got)});
   handle(client);
 }
 
 void RasServer::handle(const std::shared_ptr<Client>& client) {
-  for (;;) {
-    const size_t end = client->in.find('\n');
-    if (end == std::string::npos) {
-      if (client->in.size() <= kLongestLine) return;
-      logInfo(Subsystem::ras, "a client that sends no lines was dropped: {}", printable(client->in));
-      return drop(client->key);
-    }
-    std::string line = client->in.substr(0, end);
-    client->in.erase(0, end + 1);
-    if (!line.empty() && line.back() == '\r') line.pop_back();
-    if (!handleLine(client, line) || !client->fd) return;
-  }
+  while (const auto line = client->in.next())
+    if (!handleLine(client, *line) || !client->fd) return;
+  if (!client->in.overflown()) return;
+  logInfo(Subsystem::ras, "a client that sends no lines was dropped: {}",
+          printableRasText(client->in.rest()));
+  drop(client->key);
 }
 
 /// False when no further line is to be handled.
 bool RasServer::handleLine(const std::shared_ptr<Client>& client, std::string_view line) {
-  const std::string command = upper(line);
-  if (command.starts_with("CLIENT PROTOCOL ")) {
-    say(client, "SERVER PROTOCOL 2\n", false);
-    return true;
-  }
-  if (command.starts_with("TIMEOUT ")) {
-    uint32_t seconds = 0;
-    const auto [end, error] = std::from_chars(command.data() + 8, command.data() + command.size(), seconds);
-    if (error == std::errc() && end == command.data() + command.size()) {
-      client->limit =
-          seconds == 0 ? kLongestLimit : std::min<milliseconds>(std::chrono::seconds(seconds), kLongestLimit);
+  using Kind = RasCommand::Kind;
+  const RasCommand command = parseRasCommand(line);
+  switch (command.kind) {
+    case Kind::protocol:
+      say(client, "SERVER PROTOCOL 2\n", false);
+      return true;
+    case Kind::timeout:
+      client->limit = command.limit;
       say(client, "OK\n", false);
       return true;
-    }
+    case Kind::format:
+      client->json = command.json;
+      say(client, "OK\n", false);
+      return true;
+    case Kind::status:
+      query(client, command.verbose);
+      return false;
+    case Kind::monitor:
+    case Kind::unknown:
+      break;
   }
-  if (command == "SET FORMAT TEXT" || command == "SET FORMAT JSON") {
-    client->json = command.ends_with("JSON");
-    say(client, "OK\n", false);
-    return true;
-  }
-  if (command == "STATUS" || command == "VERBOSE STATUS") {
-    query(client, command.starts_with("VERBOSE"));
-    return false;
-  }
-  logInfo(Subsystem::ras, "a client said \"{}\"", printable(line));
-  if (command.starts_with("MONITOR")) {
-    say(client, "ERROR: MONITOR is not served by Tutti\n", true);
-  } else {
-    say(client, "ERROR: unknown command (CLIENT PROTOCOL, TIMEOUT, SET FORMAT, STATUS, VERBOSE STATUS)\n",
-        true);
-  }
+  logInfo(Subsystem::ras, "a client said \"{}\"", printableRasText(line));
+  say(client,
+      command.kind == Kind::monitor
+          ? "ERROR: MONITOR is not served by Tutti\n"
+          : "ERROR: unknown command (CLIENT PROTOCOL, TIMEOUT, SET FORMAT, STATUS, VERBOSE STATUS)\n",
+      true);
   return false;
 }
 

@@ -1,5 +1,7 @@
 #include "core/stall_report.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <map>
 #include <set>

@@ -85,7 +85,10 @@ int openFile(const Handle& handle) {
     return -1;
   }
   if (!isTheFile()) {
-    explain("cudaIpcOpenMemHandle: {} is another file now: the memory was freed", path);
+    explain(
+        "cudaIpcOpenMemHandle: {} is another file: the memory was freed, or process {} is of another PID "
+        "namespace",
+        path, handle.pid);
     return -1;
   }
   const int fd = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
@@ -107,8 +110,12 @@ cudaError_t importMemory(void** pointer, const cudaIpcMemHandle_t& bytes, unsign
     explain("cudaIpcOpenMemHandle: the handle is not one of this runtime");
     return cudaErrorInvalidResourceHandle;
   }
-  // As in CUDA, which has no use for a second mapping in the process that owns the memory.
-  if (handle.pid == ::getpid()) return cudaErrorDeviceUninitialized;
+  // As in CUDA, which has no use for a second mapping in the process that owns the memory. (A process of
+  // another PID namespace may have the same id.)
+  struct stat own {};
+  if (handle.pid == ::getpid() && ::fstat(handle.fd, &own) == 0 && own.st_dev == handle.fileDevice &&
+      own.st_ino == handle.inode)
+    return cudaErrorDeviceUninitialized;
   const Device* device = currentDeviceOrNull();
   if (!device) return cudaErrorNoDevice;
   for (const auto& candidate : devices())

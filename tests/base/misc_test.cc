@@ -1,7 +1,10 @@
 #include <gmock/gmock.h>
+#include <sched.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
+#include <functional>
 
 #include "base/backoff.h"
 #include "base/base_test.h"
@@ -54,6 +57,32 @@ TEST(Backoff, SaysWhenSpinningMakesNoSense) {
 TEST(Identity, HostNameIsShort) {
   EXPECT_FALSE(hostName().empty());
   EXPECT_EQ(hostName().find('.'), std::string::npos);
+}
+
+/// Exit status of a forked child that runs this.
+int inChild(const std::function<int()>& body) {
+  const pid_t child = ::fork();
+  if (child == 0) ::_exit(body());
+  int status = -1;
+  ::waitpid(child, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+TEST(Identity, AForkedChildIsAnotherProcessEvenWithTheSameProcessId) {
+  if (inChild([] { return ::unshare(CLONE_NEWPID); }) != 0) GTEST_SKIP() << "may not make PID namespaces";
+  EXPECT_EQ(inChild([] {
+              ::unshare(CLONE_NEWPID);
+              return inChild([] {
+                const auto mine = processToken();
+                const pid_t pid = ::getpid();
+                ::unshare(CLONE_NEWPID);
+                return inChild([&] {
+                  if (::getpid() != pid) return 2;
+                  return *processToken() != *mine && *processToken() == *processToken() ? 0 : 3;
+                });
+              });
+            }),
+            0);
 }
 
 }  // namespace

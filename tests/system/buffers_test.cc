@@ -5,7 +5,7 @@
 #include <cstdlib>
 #include <vector>
 
-#include "system/ranks.h"
+#include "system/surroundings.h"
 
 namespace tutti::system_test {
 namespace {
@@ -33,18 +33,6 @@ TEST(MappedBuffers, MayBeFreedAsSoonAsTheirOwnRanksCallHasEnded) {
   });
   ranks.expectSuccess(kLimit);
 }
-
-/// Sets a variable for the processes that are made while it lives.
-class Setting {
- public:
-  Setting(const char* name, const char* value) : name_(name) { ::setenv(name, value, 1); }
-  ~Setting() { ::unsetenv(name_); }
-  Setting(const Setting&) = delete;
-  Setting& operator=(const Setting&) = delete;
-
- private:
-  const char* name_;
-};
 
 TEST(DirectAccess, CanBeSwitchedOffBetweenThreadsOfOneProcess) {
   const Setting off("NCCL_P2P_DISABLE", "1");

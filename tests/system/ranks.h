@@ -20,6 +20,10 @@ namespace tutti::system_test {
 void must(ncclResult_t result, const char* what, const ChildSide& parent, ncclComm_t comm = nullptr);
 void must(cudaError_t error, const char* what, const ChildSide& parent);
 
+/// A unique id as text, and back: to pass it through a Child's lines.
+std::string toHex(const ncclUniqueId& id);
+ncclUniqueId fromHex(const std::string& text);
+
 /// Which way the ranks' data takes.
 enum class Path {
   sharedMemory,  // as found: all on one host

@@ -36,6 +36,26 @@ class Socket {
   int fd_;
 };
 
+/// Anybody may make a socket whose name looks like a job's: only this user's and root's are asked. (Root asks
+/// all.)
+bool mayBeAsked(int fd, std::string& error) {
+  ucred peer{};
+  socklen_t length = sizeof peer;
+  if (::getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &length) != 0) {
+    error = std::strerror(errno);
+    return false;
+  }
+  if (::geteuid() == 0 || peer.uid == ::geteuid() || peer.uid == 0) return true;
+  error = "it is a process of user " + std::to_string(peer.uid);
+  return false;
+}
+
+/// What came from a process that may be anything must not steer the terminal.
+void makePrintable(std::string& text) {
+  for (char& c : text)
+    if ((static_cast<unsigned char>(c) < 0x20 && c != '\n' && c != '\t') || c == 0x7f) c = '?';
+}
+
 int connectUnix(const std::string& name, std::string& error) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
@@ -43,8 +63,11 @@ int connectUnix(const std::string& name, std::string& error) {
   std::memcpy(address.sun_path + 1, name.data(), name.size());
   const auto length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
   const int fd = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  if (fd >= 0 && ::connect(fd, reinterpret_cast<sockaddr*>(&address), length) == 0) return fd;
-  error = std::strerror(errno);
+  if (fd >= 0 && ::connect(fd, reinterpret_cast<sockaddr*>(&address), length) == 0) {
+    if (mayBeAsked(fd, error)) return fd;
+  } else {
+    error = std::strerror(errno);
+  }
   if (fd >= 0) ::close(fd);
   return -1;
 }
@@ -110,7 +133,7 @@ std::string RasTarget::text() const {
   return unixName.empty() ? host + ":" + port : "process " + std::to_string(pid);
 }
 
-RasReply askRas(const RasTarget& target, const RasQuestion& question) {
+static RasReply askUnfiltered(const RasTarget& target, const RasQuestion& question) {
   RasReply reply;
   const Socket socket(target.unixName.empty() ? connectTcp(target, reply.error)
                                               : connectUnix(target.unixName, reply.error));
@@ -144,6 +167,13 @@ RasReply askRas(const RasTarget& target, const RasQuestion& question) {
   } else if (reply.text.empty()) {
     reply.error = target.text() + ": the connection was closed without an answer";
   }
+  return reply;
+}
+
+RasReply askRas(const RasTarget& target, const RasQuestion& question) {
+  RasReply reply = askUnfiltered(target, question);
+  makePrintable(reply.text);
+  makePrintable(reply.error);
   return reply;
 }
 
