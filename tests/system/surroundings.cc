@@ -131,6 +131,8 @@ void noDevShm() {
 
 void enterMounts(pid_t process) {
   const int fd = ::open(("/proc/" + std::to_string(process) + "/ns/mnt").c_str(), O_RDONLY | O_CLOEXEC);
+  // A sanitizer's own thread shares this process's folders, which no other mount namespace could have.
+  mustWork(::unshare(CLONE_FS) == 0, "unshare");
   mustWork(fd >= 0 && ::setns(fd, CLONE_NEWNS) == 0, "enter a mount namespace");
   ::close(fd);
 }

@@ -249,6 +249,16 @@ TEST(SocketSender, WritesWhatTheReceiverReads) {
   EXPECT_TRUE(receiver.peerLeft());
 }
 
+TEST(SocketSender, IsNotKilledWhenItWritesToAPeerThatHasJustDied) {
+  Wire<SocketSender> wire;
+  uint64_t done = 0;
+  ASSERT_TRUE(wire.connection->test(&done).isOk());
+  wire.raw.reset();  // and no event has told yet
+  const std::string text = "nobody reads this";
+  ASSERT_TRUE(wire.connection->isend(text.data(), static_cast<uint32_t>(text.size()), {}));
+  EXPECT_EQ(wire.connection->test(&done).code(), ncclRemoteError);
+}
+
 TEST(SocketSender, NoticesThatTheReceiverDiedLeftOrTalks) {
   uint64_t done = 0;
   {
