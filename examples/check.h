@@ -18,3 +18,12 @@ inline void check(ncclResult_t result, const char* what) {
   std::fprintf(stderr, "%s: %s: %s\n", what, ncclGetErrorString(result), ncclGetLastError(nullptr));
   std::exit(1);
 }
+
+/// What the operations that have run came to: one that fails lets its stream go on, with wrong data.
+inline void checkOperations(ncclComm_t comm) {
+  ncclResult_t state = ncclSuccess;
+  check(ncclCommGetAsyncError(comm, &state), "ncclCommGetAsyncError");
+  if (state == ncclSuccess) return;
+  std::fprintf(stderr, "an operation failed: %s: %s\n", ncclGetErrorString(state), ncclGetLastError(comm));
+  std::exit(1);
+}

@@ -41,6 +41,7 @@ int main(int argc, char** argv) {
   check(cudaMemcpy(data, values.data(), kCount * sizeof(float), cudaMemcpyHostToDevice), "cudaMemcpy");
   check(ncclAllReduce(data, data, kCount, ncclFloat, ncclSum, comm, stream), "ncclAllReduce");
   check(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
+  checkOperations(comm);
   check(cudaMemcpy(values.data(), data, kCount * sizeof(float), cudaMemcpyDeviceToHost), "cudaMemcpy");
 
   const float expected = static_cast<float>(ranks * (ranks + 1)) / 2;

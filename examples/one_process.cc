@@ -37,6 +37,7 @@ int main(int argc, char** argv) {
   for (int i = 0; i < devices; ++i) {
     check(cudaSetDevice(i), "cudaSetDevice");
     check(cudaStreamSynchronize(streams[i]), "cudaStreamSynchronize");
+    checkOperations(comms[i]);
     std::vector<float> output(kCount);
     check(cudaMemcpy(output.data(), data[i], kCount * sizeof(float), cudaMemcpyDeviceToHost), "cudaMemcpy");
     for (const float value : output) wrong += value != expected;

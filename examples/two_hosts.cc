@@ -65,6 +65,7 @@ int main(int argc, char** argv) {
   check(ncclGroupEnd(), "ncclGroupEnd");
   check(ncclAllReduce(got, got, kCount, ncclFloat, ncclSum, comm, nullptr), "ncclAllReduce");
   check(cudaStreamSynchronize(nullptr), "cudaStreamSynchronize");
+  checkOperations(comm);
   check(cudaMemcpy(values.data(), got, kCount * sizeof(float), cudaMemcpyDeviceToHost), "cudaMemcpy");
 
   const float expected = static_cast<float>(ranks * (ranks + 1)) / 2;

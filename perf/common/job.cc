@@ -213,9 +213,8 @@ Outcome Job::prepareThread(int thread) {
     if (const Outcome outcome = Stream::create(options.nullStream, state.stream); !outcome.isOk())
       return outcome.within(who);
     if (const Outcome outcome = allocate(state); !outcome.isOk()) return outcome.within(who);
-    if (const Outcome outcome = registerBuffers(state); !outcome.isOk()) return outcome.within(who);
   }
-  return Outcome::ok();
+  return registerBuffers(mine);
 }
 
 Outcome Job::allocate(RankState& state) {
@@ -226,8 +225,21 @@ Outcome Job::allocate(RankState& state) {
   return DeviceBuffer::allocate(source, bytes.recv, state.recv);
 }
 
-Outcome Job::registerBuffers(RankState& state) {
+/// Those of one thread, in one group: registering a window waits for all ranks.
+Outcome Job::registerBuffers(RankState* mine) {
   if (options.localRegister == 0) return Outcome::ok();
+  if (const Outcome outcome = checkNccl(ncclGroupStart(), "ncclGroupStart"); !outcome.isOk()) return outcome;
+  Outcome failed = Outcome::ok();
+  for (int i = 0; i < options.devicesPerThread && failed.isOk(); ++i) {
+    failed = checkCuda(cudaSetDevice(mine[i].device), "cudaSetDevice");
+    if (failed.isOk()) failed = registerBuffersOf(mine[i]);
+    if (!failed.isOk()) failed = failed.within("rank " + std::to_string(mine[i].rank));
+  }
+  const Outcome ended = checkNccl(ncclGroupEnd(), "ncclGroupEnd");
+  return failed.isOk() ? ended : failed;
+}
+
+Outcome Job::registerBuffersOf(RankState& state) {
   const bool windows = options.localRegister == 2;
   const std::string what = windows ? "ncclCommWindowRegister" : "ncclCommRegister";
   const auto add = [&](const DeviceBuffer& buffer, void** handle, ncclWindow_t* window) {

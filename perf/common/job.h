@@ -91,7 +91,8 @@ class Job {
   Outcome exchangeIds();
   Outcome initialise(RankState* ranks, int count);
   Outcome allocate(RankState& state);
-  Outcome registerBuffers(RankState& state);
+  Outcome registerBuffers(RankState* mine);
+  Outcome registerBuffersOf(RankState& state);
   void release(RankState& state);
   BufferBytes bufferBytes(const RankState& state) const;
 

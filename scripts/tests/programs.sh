@@ -32,6 +32,7 @@ perf_programs() {
   right "$release/bin/all_reduce_perf" -b 64K -e 64K -t 2 -g 2 -p 1 -z 1 -m 4 -N 2 -a 3 -C 1
   right "$release/bin/all_reduce_perf" -b 64K -e 64K -g 4 -y 1 -I 1 -S 1 -M 1 -T 60 -J "$logs/perf.json"
   right "$release/bin/all_reduce_perf" -b 64K -e 4M -f 8 -g 4 -R 1 --stat median
+  right "$release/bin/all_reduce_perf" -b 64K -e 64K -t 2 -g 2 -R 2 -n 5
   echo "+ -M 1 reports memory behind the results, in numbers that are not zero"
   "$release/bin/all_reduce_perf" -b 1M -e 1M -g 2 -n 2 -M 1 | tail -n 5 | head -n 1 | grep '^# Memory' | grep -v ' 0.0 MiB'
   grep -q '"nwrong": 0' "$logs/perf.json"

@@ -5,6 +5,7 @@
 #include <memory>
 #include <mutex>
 
+#include "base/log.h"
 #include "base/status.h"
 
 namespace tutti {
@@ -18,11 +19,25 @@ class FaultState {
 
   /// Records the first error; later ones are dropped, since they follow from it. An abort counts as an error.
   void raise(Status error) {
+    bool tell = false;
     {
       const std::lock_guard lock(mutex_);
-      if (error_.isOk()) error_ = std::move(error);
+      if (error_.isOk()) {
+        error_ = std::move(error);
+        tell = told_;
+      }
     }
     stopped_.store(true, std::memory_order_release);
+    // A program that does not ask ncclCommGetAsyncError() goes on with wrong data: it shall not do so in
+    // silence. (With warnings on, whoever noticed the failure has printed it.)
+    if (tell && !logEnabled(LogLevel::warn, Subsystem::init)) detail::logAlways(this->error().message());
+  }
+
+  /// Whether the first error is printed whatever NCCL_DEBUG says: while operations may run, and nobody has
+  /// asked for the end.
+  void tellAlways(bool tell) {
+    const std::lock_guard lock(mutex_);
+    told_ = tell;
   }
 
   /// The first error, or ok.
@@ -36,6 +51,7 @@ class FaultState {
   std::atomic<bool> stopped_{false};
   mutable std::mutex mutex_;
   Status error_;
+  bool told_ = false;
 };
 
 }  // namespace tutti

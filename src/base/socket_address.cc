@@ -53,6 +53,10 @@ Result<std::vector<SocketAddress>> SocketAddress::parseAll(const std::string& te
   hints.ai_socktype = SOCK_STREAM;
   addrinfo* found = nullptr;
   const int error = ::getaddrinfo(host.c_str(), port.c_str(), &hints, &found);
+  // Known without anybody's help (RFC 6761), also where a container has no /etc/hosts.
+  if (error != 0 && host == "localhost")
+    return std::vector<SocketAddress>{
+        loopback(family == AF_INET6 ? AF_INET6 : AF_INET, static_cast<uint16_t>(std::stoul(port)))};
   if (error != 0)
     return Status(ncclInvalidArgument, fmt::format("resolve {}: {}", host, ::gai_strerror(error)));
   std::vector<SocketAddress> result;

@@ -128,6 +128,7 @@ Status Communicator::connectTo(Deadline deadline) {
   startMonitor();
   // Nobody returns before everybody can: an operation may then count on its peers' listeners.
   TUTTI_TRY(control_->barrier(deadline));
+  faults_->tellAlways(true);
   logInfo(Subsystem::init, "communicator {} rank {} of {} on device {}: {} host(s), {} local rank(s): ready",
           static_cast<const void*>(this), setup_.rank, setup_.ranks, setup_.device, hosts.size(),
           endpoint_->localRanks().size());
@@ -242,6 +243,7 @@ Status Communicator::finalize() { return tasks_->drain(Deadline::never()); }
 Status Communicator::revoke(std::string_view why) {
   if (revoked_.exchange(true, std::memory_order_acq_rel)) return Status::ok();
   const Status error(ncclRemoteError, fmt::format("rank {} {}", setup_.rank, why));
+  faults_->tellAlways(false);
   faults_->raise(error);  // no effect when a peer's failure came first
   wake();
   control_->announceFault(faults_->error());
@@ -263,6 +265,7 @@ Status Communicator::close() {
 }
 
 void Communicator::interrupt(const Status& why) {
+  faults_->tellAlways(false);
   faults_->raise(why);
   raiseDependents(why, true);
   wake();

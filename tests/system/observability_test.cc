@@ -233,6 +233,29 @@ class LogFile {
   std::string path_;
 };
 
+TEST_P(BothPaths, AFailureIsPrintedWithoutAnybodyAskingAndAnAbortIsNot) {
+  const LogFile log;
+  const Settings settings{{"NCCL_DEBUG_FILE", log.path()}};
+  RankProcesses ranks(3, GetParam(), [](Rank& self, const ChildSide& parent) {
+    float* data = allocate(kMany, parent);
+    must(allReduce(self, data), "ncclAllReduce", parent);
+    must(cudaStreamSynchronize(nullptr), "cudaStreamSynchronize", parent);
+    parent.say("there");
+    if (self.rank == 2) {
+      char go = 0;
+      parent.receive(&go, 1);
+    }
+    ncclComm_t other = nullptr;
+    must(ncclCommSplit(self.comm, self.rank, 0, &other, nullptr), "ncclCommSplit", parent);
+    must(ncclCommAbort(other), "ncclCommAbort", parent);
+    return 0;
+  });
+  for (int rank = 0; rank < 3; ++rank) ranks[rank].expectLine("there", in(kPatience));
+  ranks[2].kill(SIGKILL);
+  EXPECT_TRUE(log.contains("rank 2 (host", 10s)) << log.text();
+  EXPECT_THAT(log.text(), AllOf(HasSubstr("died"), Not(HasSubstr("aborted the communicator"))));
+}
+
 TEST_P(BothPaths, AStalledOperationIsReportedWithWhoWaitsForWhomAndGoesOn) {
   const LogFile log;
   const Settings settings{{"TUTTI_STALL_WARN", "0.3"}, {"NCCL_DEBUG_FILE", log.path()}};
