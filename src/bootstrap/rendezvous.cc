@@ -20,6 +20,9 @@ constexpr uint32_t kIdleLimitMs = 24u * 3600 * 1000;
 /// The root answers at the deadline of the rank that gives up first; that rank waits so much longer for it.
 constexpr std::chrono::seconds kGrace{3};
 constexpr std::chrono::seconds kFlushLimit{5};
+/// For a rank whose connection was closed before an answer came.
+constexpr int kMoreTries = 3;
+constexpr std::chrono::seconds kNextTryLimit{5};
 constexpr int64_t kDerivedPauseMs = 10;
 /// When it is first said who is missing; with a shorter TUTTI_STALL_WARN, then.
 constexpr std::chrono::milliseconds kFirstReminder{10000};
@@ -350,13 +353,24 @@ Result<RendezvousTable> meet(const UniqueId& id, const JoinHello& hello, Deadlin
   if (id.kind == UniqueId::Kind::derived) retry.pauseMs = kDerivedPauseMs;  // rank 0 is in the same call
   std::string where;
   for (const SocketAddress& address : id.addresses) where += (where.empty() ? "" : ", ") + address.text();
-  auto connected =
-      connectAuthenticated(id.addresses, id.id, id.secret, hello.encode(), deadline, faults, retry);
+  const auto connect = [&](Deadline limit) {
+    return connectAuthenticated(id.addresses, id.id, id.secret, hello.encode(), limit, faults, retry);
+  };
+  auto connected = connect(deadline);
   if (!connected.isOk())
     return std::move(connected).status().withContext("rank {}: reach the rendezvous at {}", hello.member.rank,
                                                      where);
   const Deadline patience = deadline.isNever() ? deadline : Deadline::at(deadline.at() + kGrace);
   auto answer = receiveFrame(connected->get(), Link::kMaxFrame, patience, faults);
+  // A listener that strangers besiege may have taken the connection for one of theirs before the proof came.
+  retry.untilDeadline = false;
+  for (int again = 0; !answer.isOk() && again < kMoreTries; ++again) {
+    if (deadline.passed() || (faults != nullptr && faults->stopped())) break;
+    auto next = connect(std::min(deadline, Deadline::after(kNextTryLimit)));
+    if (!next.isOk()) break;
+    connected = std::move(next);
+    answer = receiveFrame(connected->get(), Link::kMaxFrame, patience, faults);
+  }
   if (!answer.isOk())
     return answer.status().withContext("rank {}: wait for the other ranks at the rendezvous {}",
                                        hello.member.rank, peerAddress(connected->get()).text());

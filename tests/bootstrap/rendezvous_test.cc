@@ -2,6 +2,9 @@
 #include "bootstrap/rendezvous.h"
 
 #include <gmock/gmock.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 
 #include <fstream>
@@ -335,6 +338,91 @@ TEST_F(Interfaces, AnInterfaceThatDoesNotExistIsNamed) {
                          : 1;
             })),
             0);
+}
+
+/// Between a rank and the rendezvous: closes the first connection when the rank's proof comes, as a listener
+/// does that takes it for a stranger's; then lets everything through.
+class CuttingProxy {
+ public:
+  explicit CuttingProxy(const SocketAddress& to) : to_(to) {
+    listener_.reset(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    const SocketAddress any = SocketAddress::loopback(AF_INET, 0);
+    EXPECT_EQ(::bind(listener_.get(), any.data(), any.length()), 0);
+    EXPECT_EQ(::listen(listener_.get(), 8), 0);
+    thread_ = std::thread([this] { serve(); });
+  }
+  ~CuttingProxy() {
+    stop_ = true;
+    thread_.join();
+  }
+  SocketAddress address() const {
+    sockaddr_in own{};
+    socklen_t length = sizeof own;
+    EXPECT_EQ(::getsockname(listener_.get(), reinterpret_cast<sockaddr*>(&own), &length), 0);
+    return SocketAddress::from(reinterpret_cast<sockaddr*>(&own), length);
+  }
+  int connections() const { return connections_; }
+
+ private:
+  void serve() {
+    while (!stop_) {
+      pollfd entry{listener_.get(), POLLIN, 0};
+      if (::poll(&entry, 1, 20) <= 0) continue;
+      const UniqueFd rank(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
+      const UniqueFd root(::socket(to_.family(), SOCK_STREAM | SOCK_CLOEXEC, 0));
+      if (::connect(root.get(), to_.data(), to_.length()) != 0) continue;
+      relay(rank.get(), root.get(), ++connections_ == 1);
+    }
+  }
+  void relay(int rank, int root, bool cut) {
+    bool challenged = false;
+    while (!stop_) {
+      pollfd ends[2] = {{rank, POLLIN, 0}, {root, POLLIN, 0}};
+      if (::poll(ends, 2, 20) <= 0) continue;
+      const bool fromRank = ends[0].revents != 0;
+      if (fromRank && challenged && cut) return;
+      char bytes[4096];
+      const ssize_t got = ::recv(fromRank ? rank : root, bytes, sizeof bytes, 0);
+      if (got <= 0) return;
+      ::send(fromRank ? root : rank, bytes, static_cast<size_t>(got), MSG_NOSIGNAL);
+      challenged |= !fromRank;
+    }
+  }
+
+  SocketAddress to_;
+  UniqueFd listener_;
+  std::atomic<bool> stop_{false};
+  std::atomic<int> connections_{0};
+  std::thread thread_;
+};
+
+TEST(Rendezvous, IsTriedAgainByARankWhoseConnectionIsClosedBeforeItIsKnown) {
+  const ncclUniqueId id = *createOwnUniqueId();
+  CuttingProxy proxy(decoded(id).addresses.front());
+  UniqueId detour = decoded(id);
+  detour.addresses = {proxy.address()};
+  const auto join = [](const ncclUniqueId& by, int rank) {
+    JoinRequest request;
+    request.id = by;
+    request.rank = rank;
+    request.nranks = 2;
+    request.faults = std::make_shared<FaultState>();
+    return Control::join(request, within(20s));
+  };
+  Status first;
+  std::thread zero([&] {
+    auto control = join(id, 0);
+    first = control.status();
+    if (control.isOk()) (*control)->barrier(within(20s)).ignore();
+  });
+  auto control = join(detour.encode(), 1);
+  EXPECT_TRUE(control.isOk()) << control.status().message();
+  if (control.isOk()) {
+    EXPECT_TRUE((*control)->barrier(within(20s)).isOk());
+  }
+  zero.join();
+  EXPECT_TRUE(first.isOk()) << first.message();
+  EXPECT_EQ(proxy.connections(), 2);
 }
 
 }  // namespace
