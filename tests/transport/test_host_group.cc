@@ -21,7 +21,11 @@ namespace {
 
 bool mayMakeNamespaces() {
   const pid_t child = ::fork();
-  if (child == 0) ::_exit(::unshare(CLONE_NEWNS) == 0 ? 0 : 1);
+  if (child == 0)
+    ::_exit(::unshare(CLONE_NEWNS) == 0 &&
+                    ::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0  // not in every chroot
+                ? 0
+                : 1);
   int status = -1;
   ::waitpid(child, &status, 0);
   return status == 0;
