@@ -40,7 +40,7 @@ class GraphBuilder {
 
   /// Links of a type between the same nodes add up.
   void connectOneWay(NodeId from, NodeId to, LinkType type, float bandwidth, int32_t count) {
-    for (Link& link : node(from).links)
+    for (HardwareLink& link : node(from).links)
       if (link.to == to && link.type == type) {
         link.bandwidth += bandwidth;
         link.count += count;

@@ -23,7 +23,7 @@ using NodeId = uint32_t;
 constexpr NodeId kNoNode = UINT32_MAX;
 
 /// One direction of a connection.
-struct Link {
+struct HardwareLink {
   NodeId to = kNoNode;
   LinkType type = LinkType::pci;
   float bandwidth = 0;  // GB/s
@@ -41,7 +41,7 @@ struct Node {
   BusId busId;              // pci, gpu, nic
   std::string name;         // net
   std::string cpuMask;      // cpu
-  std::vector<Link> links;
+  std::vector<HardwareLink> links;
 };
 
 /// Names of kinds, for people: "CPU", "PCI switch", ...

@@ -17,7 +17,7 @@ constexpr std::array<const char*, 12> kPathNames = {"LOC", "NVL", "NVB", "C2C", 
                                                     "P2C", "PXN", "PHB", "SYS", "NET", "DIS"};
 
 /// What a link makes of a path that takes it.
-PathType typeOf(const Graph& graph, NodeId from, const Link& link) {
+PathType typeOf(const Graph& graph, NodeId from, const HardwareLink& link) {
   const NodeType a = graph.node(from).type, b = graph.node(link.to).type;
   switch (link.type) {
     case LinkType::nvlink:
@@ -45,7 +45,7 @@ void search(const Graph& graph, NodeId from, PathType type, float width, const V
   for (size_t next = 0; next < queue.size(); ++next) {
     const auto [at, hops] = queue[next];
     if (at != from && graph.node(at).type == NodeType::gpu) continue;
-    for (const Link& link : graph.node(at).links) {
+    for (const HardwareLink& link : graph.node(at).links) {
       if (seen[link.to] || link.bandwidth < width || typeOf(graph, at, link) > type) continue;
       seen[link.to] = true;
       queue.emplace_back(link.to, static_cast<uint16_t>(hops + 1));
@@ -87,7 +87,7 @@ bool isBetter(const Path& a, const Path& b) {
 Paths::Paths(const Graph& graph, PathOptions options)
     : graph_(graph), options_(options), count_(graph.nodes().size()), plain_(count_ * count_) {
   for (NodeId id = 0; id < count_; ++id)
-    for (const Link& link : graph.node(id).links) {
+    for (const HardwareLink& link : graph.node(id).links) {
       levels_.push_back(typeOf(graph, id, link));
       widths_.push_back(link.bandwidth);
     }

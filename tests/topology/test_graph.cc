@@ -15,14 +15,14 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 
-const Link* linkBetween(const Graph& graph, NodeId from, NodeId to) {
-  for (const Link& link : graph.node(from).links)
+const HardwareLink* linkBetween(const Graph& graph, NodeId from, NodeId to) {
+  for (const HardwareLink& link : graph.node(from).links)
     if (link.to == to) return &link;
   return nullptr;
 }
 
 float bandwidthBetween(const Graph& graph, const std::string& from, const std::string& to) {
-  const Link* link = linkBetween(graph, nodeOf(graph, from), nodeOf(graph, to));
+  const HardwareLink* link = linkBetween(graph, nodeOf(graph, from), nodeOf(graph, to));
   return link == nullptr ? -1 : link->bandwidth;
 }
 
@@ -36,7 +36,7 @@ TEST(Graph, OfTheH100HostIsWhatItsMakerSells) {
   EXPECT_EQ(graph.all(NodeType::pci).size(), 8u) << "the two levels of a Broadcom switch are one chip";
   EXPECT_THAT(graph.assumptions(), IsEmpty());
   for (const NodeId gpu : graph.all(NodeType::gpu)) {
-    const Link* nvlink = linkBetween(graph, gpu, graph.all(NodeType::nvswitch)[0]);
+    const HardwareLink* nvlink = linkBetween(graph, gpu, graph.all(NodeType::nvswitch)[0]);
     ASSERT_NE(nvlink, nullptr);
     EXPECT_EQ(nvlink->count, 18);
     EXPECT_NEAR(nvlink->bandwidth, 18 * 20.6, 0.01);

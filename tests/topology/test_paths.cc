@@ -101,7 +101,7 @@ TEST(Paths, RoutesAreMadeOfLinksAndHaveTheSaidWidthAndLength) {
         float narrowest = std::numeric_limits<float>::infinity();
         for (size_t i = 0; i + 1 < route.size(); ++i) {
           const auto& links = graph.node(route[i]).links;
-          const auto link = std::ranges::find(links, route[i + 1], &Link::to);
+          const auto link = std::ranges::find(links, route[i + 1], &HardwareLink::to);
           ASSERT_NE(link, links.end()) << graph.label(route[i]) << " " << graph.label(route[i + 1]);
           narrowest = std::min(narrowest, link->bandwidth);
         }
