@@ -119,7 +119,7 @@ TEST(TuttiTopo, SaysWhatIsWrong) {
   };
   status("/no/such/file.xml", 1,
          "tutti-topo: open topology file /no/such/file.xml: No such file or directory\n");
-  status(topologyFile("README.md"), 1, "README.md:: ");
+  status(topologyFile("README.md"), 1, "README.md:8: not XML: No document element found");
   status("--wrong", 2, "unknown argument --wrong");
   status("a.xml b.xml", 2, "one FILE at a time");
   status("--root", 2, "--root needs a folder");
