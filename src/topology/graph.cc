@@ -21,7 +21,6 @@ class GraphBuilder {
   }
 
  private:
-  static constexpr float kLocalBandwidth = 5000;      // inside a CPU or a card: no limit in practice
   static constexpr int32_t kAssumedNetSpeed = 10000;  // Mb/s
   static constexpr int32_t kNvlinkToCpuClass = 0x068001;
   static constexpr int32_t kNvswitchClass = 0x068000;
@@ -244,6 +243,7 @@ std::string Graph::label(NodeId id) const {
     case NodeType::nic:
       break;
   }
+  if (one.busId == BusId{}) return nodeTypeName(one.type);  // a card that is not on PCI
   const bool isDevice = one.type == NodeType::pci &&
                         std::ranges::none_of(nodes_, [id](const Node& other) { return other.parent == id; });
   return fmt::format("{} {}", isDevice ? "device" : nodeTypeName(one.type), one.busId.text());

@@ -61,7 +61,8 @@ class Graph {
   const Node& node(NodeId id) const { return nodes_[id]; }
   /// Ids of all nodes of a type, in order of number (absent numbers last), then of the description.
   std::vector<NodeId> all(NodeType type) const;
-  /// "GPU3", "mlx5_0", "NIC 0000:0c:00.0", "CPU1", "PCI switch 0000:0d:00.0", "NVSwitch".
+  /// "GPU3", "mlx5_0", "NIC 0000:0c:00.0", "CPU1", "PCI switch 0000:0d:00.0", "NVSwitch"; "NIC" alone for one
+  /// that is not on PCI.
   std::string label(NodeId id) const;
   /// The NUMA node above a node; kNoNode for NVSwitches.
   NodeId cpuOf(NodeId id) const;
@@ -77,6 +78,8 @@ class Graph {
 /// More nodes are refused: paths take memory with the square.
 constexpr size_t kMaxGraphNodes = 2048;
 
+/// GB/s of a link that is none: no limit in practice.
+constexpr float kLocalBandwidth = 5000;
 /// GB/s of one NVLink of a GPU of that compute capability, by NCCL's constants.
 float nvlinkBandwidth(int32_t sm);
 /// GB/s between two NUMA nodes, by NCCL's constants; `known` tells whether the processor is one of them.

@@ -61,7 +61,8 @@ class Tree {
     std::string text = printable(graph_.label(id));
     if (node.type == NodeType::gpu) text += " " + node.busId.text();
     for (const HardwareLink& link : node.links)
-      if (link.to == node.parent && link.type != LinkType::c2c && link.type != LinkType::nvlink)
+      if (link.to == node.parent && (link.type == LinkType::pci || link.type == LinkType::net) &&
+          link.bandwidth < kLocalBandwidth)
         text += fmt::format("  {:g} GB/s", link.bandwidth);
     for (const std::string& detail : details(id)) text += "  " + detail;
     return text;

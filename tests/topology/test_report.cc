@@ -1,6 +1,9 @@
 #include "topology/report.h"
 
 #include <gmock/gmock.h>
+#include <unistd.h>
+
+#include <string>
 
 #include "support/command.h"
 #include "topology/topology_files.h"
@@ -80,7 +83,7 @@ TEST(Report, AHostWithoutGpusShowsItsCpus) {
 
 TEST(Report, NamesFromFilesDoNotSteerTheTerminal) {
   const Graph graph = graphOf(describe("<system><cpu><nic><net name=\"a\x1b[31m\"/></nic></cpu></system>"));
-  EXPECT_THAT(treeText(graph), Not(HasSubstr("\x1b")));
+  EXPECT_EQ(treeText(graph), "CPU0\n  NIC\n    a?[31m  1.25 GB/s\n");
   EXPECT_THAT(matrixText(graph, Paths(graph)), Not(HasSubstr("\x1b")));
 }
 
@@ -111,6 +114,17 @@ TEST(TuttiTopo, AnEmptyRootIsAMachineOfOneCpu) {
   EXPECT_THAT(outcome.output, HasSubstr("\nAssumed:\n  /sys/devices/system/node shows no NUMA node"));
 }
 
+TEST(TuttiTopo, FillsAFileFromTheMachine) {
+  const std::string root = testing::TempDir() + "tutti_topo_" + std::to_string(::getpid());
+  const std::string node = root + "/sys/devices/system/node/node0";
+  ASSERT_EQ(runCommand("mkdir -p " + node + " && echo f0 > " + node + "/cpumap").status, 0);
+  const auto outcome = runCommand(kTool + topologyFile("aws-g5.xml") + " --fill --root " + root);
+  runCommand("rm -r " + root);
+  EXPECT_EQ(outcome.status, 0) << outcome.output;
+  EXPECT_THAT(outcome.output, StartsWith("CPU0  (CPUs 4-7)"));
+  EXPECT_THAT(outcome.output, HasSubstr("device 0000:00:16.0"));
+}
+
 TEST(TuttiTopo, SaysWhatIsWrong) {
   const auto status = [](const std::string& arguments, int expected, const char* text) {
     const auto outcome = runCommand(kTool + arguments);
@@ -123,7 +137,8 @@ TEST(TuttiTopo, SaysWhatIsWrong) {
   status("--wrong", 2, "unknown argument --wrong");
   status("a.xml b.xml", 2, "one FILE at a time");
   status("--root", 2, "--root needs a folder");
-  status("--root / a.xml", 2, "either --root or FILE");
+  status("--root / a.xml", 2, "--root with FILE needs --fill");
+  status("--fill", 2, "--fill needs a FILE");
   status("--help", 0, "usage: tutti-topo");
 }
 

@@ -8,19 +8,21 @@
 #include <vector>
 
 #include "topology/detect.h"
+#include "topology/fill.h"
 #include "topology/report.h"
 #include "topology/system_xml.h"
 
 namespace {
 
 constexpr const char* kUsage =
-    "usage: tutti-topo [--root FOLDER | FILE] [--xml]\n"
+    "usage: tutti-topo [FILE [--fill]] [--root FOLDER] [--xml]\n"
     "\n"
     "Shows the tree of CPUs, PCI switches, GPUs and network ports with the bandwidth of each link, and the "
     "matrix of\n"
     "paths between them as nvidia-smi topo -m does. Without FILE: of this machine, from /sys.\n"
     "  FILE            a topology file (NCCL_TOPO_FILE, NCCL_TOPO_DUMP_FILE)\n"
     "  --root FOLDER   of the machine whose /sys and /proc/cpuinfo were copied into FOLDER\n"
+    "  --fill          takes what FILE leaves open from the machine\n"
     "  --xml           prints a topology file instead\n"
     "Exit status: 0, 1 when the file cannot be used, 2 for wrong use.\n";
 
@@ -28,6 +30,7 @@ struct Options {
   std::string file;
   std::string root = "/";
   bool xml = false;
+  bool fill = false;
   bool help = false;
   std::string misuse;
 };
@@ -39,6 +42,8 @@ Options parse(int argc, char** argv) {
     const std::string_view argument = argv[i];
     if (argument == "--xml") {
       options.xml = true;
+    } else if (argument == "--fill") {
+      options.fill = true;
     } else if (argument == "--help" || argument == "-h") {
       options.help = true;
     } else if (argument == "--root" && i + 1 < argc) {
@@ -53,19 +58,21 @@ Options parse(int argc, char** argv) {
       options.misuse = "one FILE at a time";
     }
   }
-  if (rootGiven && !options.file.empty()) options.misuse = "either --root or FILE";
+  if (rootGiven && !options.file.empty() && !options.fill) options.misuse = "--root with FILE needs --fill";
+  if (options.fill && options.file.empty()) options.misuse = "--fill needs a FILE";
   return options;
 }
 
 tutti::Result<std::string> report(const Options& options) {
   tutti::SystemDescription system;
   std::vector<std::string> assumptions;
-  if (options.file.empty()) {
-    tutti::Detection found = tutti::detectSystem(options.root);
-    system = std::move(found.system);
-    assumptions = std::move(found.assumptions);
-  } else {
+  if (!options.file.empty()) {
     TUTTI_ASSIGN(system, tutti::readSystemXml(options.file));
+  }
+  if (options.file.empty() || options.fill) {
+    tutti::Detection found = tutti::detectSystem(options.root);
+    tutti::fillIn(found.system, &system);
+    assumptions = std::move(found.assumptions);
   }
   if (options.xml) return systemXmlText(system);
   TUTTI_ASSIGN(const tutti::Graph graph, tutti::Graph::build(system));
