@@ -90,6 +90,13 @@ TEST(Graph, ADeadNvlinkCountsLess) {
   EXPECT_FLOAT_EQ(bandwidthBetween(graph, "NVSwitch", "GPU0"), 60);
 }
 
+TEST(Graph, AGpuWhoseNvlinksAreAllDeadHasNone) {
+  const Graph graph = graphOf(describe(R"(<system><cpu numaid="0"><pci busid="1:0.0"><gpu dev="0" sm="80">
+    <nvlink target="9:0.0" count="0" tclass="0x068000"/></gpu></pci></cpu></system>)"));
+  EXPECT_THAT(graph.all(NodeType::nvswitch), IsEmpty());
+  EXPECT_EQ(graph.node(nodeOf(graph, "GPU0")).links.size(), 1u) << "PCI";
+}
+
 TEST(Graph, NvlinksBetweenGpusAreEachSidesOwn) {
   const Graph graph = graphOf(describe(R"(<system><cpu numaid="0">
     <pci busid="1:0.0"><gpu dev="0" sm="60"><nvlink target="2:0.0" count="2" tclass="0x030200"/></gpu></pci>

@@ -150,6 +150,20 @@ TEST(Paths, NvlinkThroughOneGpuIsNvb) {
   EXPECT_EQ(typeOf(graph, "GPU2", "mlx5_0"), PathType::sys);
 }
 
+TEST(Paths, OfTwoGpusBetweenTheWiderOneIsTaken) {
+  // GPU0 to GPU3: by GPU1 with one link, or by GPU2 with three.
+  const Graph graph = graphOf(describe(R"(<system><cpu>
+    <pci busid="1:0.0"><gpu dev="0" sm="80"><nvlink target="2:0.0" count="1"/><nvlink target="3:0.0" count="3"/></gpu></pci>
+    <pci busid="2:0.0"><gpu dev="1" sm="80"><nvlink target="4:0.0" count="1"/></gpu></pci>
+    <pci busid="3:0.0"><gpu dev="2" sm="80"><nvlink target="4:0.0" count="3"/></gpu></pci>
+    <pci busid="4:0.0"><gpu dev="3" sm="80"/></pci></cpu></system>)"));
+  EXPECT_EQ(pathText(graph, "GPU0", "GPU3"), "NVB 60 GB/s 2 hops: > GPU0 > GPU2 > GPU3");
+  EXPECT_TRUE(isBetter({PathType::nvl, 9, 1}, {PathType::nvb, 1, 9})) << "type first";
+  EXPECT_TRUE(isBetter({PathType::nvl, 9, 2}, {PathType::nvl, 1, 1})) << "then width";
+  EXPECT_TRUE(isBetter({PathType::nvl, 1, 1}, {PathType::nvl, 2, 1})) << "then hops";
+  EXPECT_FALSE(isBetter({PathType::nvl, 1, 1}, {PathType::nvl, 1, 1}));
+}
+
 TEST(Paths, NothingElsePassesThroughAGpu) {
   // GPU0 - GPU1 by NVLink, in two sockets: CPU0 to CPU1 stays with the sockets' link.
   const Graph graph = graphOf(describe(R"(<system>
