@@ -3,113 +3,22 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <charconv>
 #include <cstdio>
 #include <limits>
 #include <memory>
 #include <optional>
 #include <pugixml.hpp>
-#include <span>
-#include <utility>
+
+#include "base/xml_element.h"
 
 namespace tutti {
 namespace {
 
-/// The text of a file, for line numbers in messages.
-class Source {
- public:
-  Source(std::string_view text, std::string_view file)
-      : file_(file), size_(static_cast<ptrdiff_t>(text.size())) {
-    for (size_t at = text.find('\n'); at != std::string_view::npos; at = text.find('\n', at + 1))
-      newlines_.push_back(static_cast<ptrdiff_t>(at));
-  }
-  std::string_view file() const { return file_; }
-  int32_t line(ptrdiff_t offset) const {
-    const auto before = std::ranges::lower_bound(newlines_, std::clamp<ptrdiff_t>(offset, 0, size_));
-    return 1 + static_cast<int32_t>(before - newlines_.begin());
-  }
+/// Elements are named in messages by these of their attributes.
+constexpr std::array kIdentifying = {"s", "id"};
 
- private:
-  std::string_view file_;
-  ptrdiff_t size_;
-  std::vector<ptrdiff_t> newlines_;
-};
-
-/// An element with what is needed to speak about it.
-class Element {
- public:
-  Element(pugi::xml_node node, const Source& source) : node_(node), source_(&source) {}
-
-  std::string_view name() const { return node_.name(); }
-  int32_t line() const { return source_->line(node_.offset_debug()); }
-  /// "file.xml:12: <gpu id="1"> <tb id="0"> <step s="3">"
-  std::string where() const {
-    std::string path;
-    for (pugi::xml_node at = node_; at.type() == pugi::node_element; at = at.parent()) {
-      const pugi::xml_attribute id = at.attribute(std::string_view(at.name()) == "step" ? "s" : "id");
-      std::string shown = shorten(at.name());
-      if (id) shown += fmt::format(" {}=\"{}\"", id.name(), shorten(id.value()));
-      path = "<" + shown + ">" + (path.empty() ? "" : " ") + path;
-    }
-    return fmt::format("{}:{}: {}", source_->file(), line(), path);
-  }
-  template <typename... Args>
-  Status error(fmt::format_string<Args...> format, Args&&... args) const {
-    return invalidUsage("{}: {}", where(), fmt::format(format, std::forward<Args>(args)...));
-  }
-
-  bool has(const char* attribute) const { return static_cast<bool>(node_.attribute(attribute)); }
-  /// The text lives as long as the document.
-  Result<std::string_view> string(const char* attribute) const {
-    if (!has(attribute)) return error("attribute {} is missing", attribute);
-    return std::string_view(node_.attribute(attribute).value());
-  }
-  template <typename Integer>
-  Status number(const char* attribute, Integer low, Integer high, Integer* value) const {
-    if (!has(attribute)) return error("attribute {} is missing", attribute);
-    const std::string_view digits = node_.attribute(attribute).value();
-    const auto [end, code] = std::from_chars(digits.data(), digits.data() + digits.size(), *value);
-    if (digits.empty() || code == std::errc::invalid_argument || end != digits.data() + digits.size())
-      return error("attribute {}=\"{}\" is not an integer", attribute, shorten(digits));
-    if (code != std::errc() || *value < low || *value > high)
-      return error("attribute {}=\"{}\" is not in {} .. {}", attribute, shorten(digits), low, high);
-    return Status::ok();
-  }
-  Status flag(const char* attribute, bool* value) const {
-    int32_t number01 = 0;
-    TUTTI_TRY(number<int32_t>(attribute, 0, 1, &number01));
-    *value = number01 != 0;
-    return Status::ok();
-  }
-  Status onlyAttributes(std::span<const char* const> allowed) const {
-    for (const pugi::xml_attribute attribute : node_.attributes())
-      if (std::ranges::find(allowed, std::string_view(attribute.name())) == allowed.end())
-        return error("unknown attribute {}", shorten(attribute.name()));
-    return Status::ok();
-  }
-  /// The children, which must all be elements of that name, at most `limit`.
-  Result<std::vector<Element>> children(const char* expected, int32_t limit) const {
-    std::vector<Element> found;
-    for (const pugi::xml_node child : node_.children()) {
-      const Element element(child, *source_);
-      if (child.type() != pugi::node_element) return element.error("text where only elements belong");
-      if (expected == nullptr) return element.error("nothing may stand inside <{}>", name());
-      if (element.name() != expected) return element.error("only <{}> may stand here", expected);
-      if (found.size() == static_cast<size_t>(limit)) return element.error("more than {} of them", limit);
-      found.push_back(element);
-    }
-    return found;
-  }
-
- private:
-  static std::string shorten(std::string_view text) {
-    constexpr size_t kShown = 40;
-    return std::string(text.substr(0, kShown)) + (text.size() > kShown ? "..." : "");
-  }
-
-  pugi::xml_node node_;
-  const Source* source_;
-};
+using Source = XmlSource;
+using Element = XmlElement;
 
 std::optional<Collective> collectiveOf(std::string_view name) {
   if (name == "allreduce") return Collective::allReduce;
@@ -299,7 +208,7 @@ Result<MscclProgram> parseMscclXml(std::string_view text, std::string_view fileN
   pugi::xml_document document;
   const pugi::xml_parse_result parsed = document.load_buffer(
       text.data(), text.size(), pugi::parse_minimal | pugi::parse_escapes, pugi::encoding_utf8);
-  const Source source(text, fileName);
+  const Source source(text, fileName, kIdentifying);
   if (!parsed)
     return invalidUsage("{}:{}: not XML: {}", fileName, source.line(parsed.offset), parsed.description());
   const pugi::xml_node root = document.document_element();
