@@ -91,6 +91,38 @@ TEST(Split, OfASplitOutlivesItsParents) {
   });
 }
 
+TEST(Derived, CommunicatorsOutliveTheFailureAndTheAbortOfTheirParent) {
+  runRanks(3, [](Rank& rank) {
+    ncclComm_t split = nullptr;
+    ASSERT_NCCL_OK(ncclCommSplit(rank.comm, rank.rank / 2, 0, &split, nullptr));
+    ncclComm_t shrunk = nullptr;
+    int excluded = 2;
+    if (rank.rank != excluded) {
+      ASSERT_NCCL_OK(ncclCommShrink(rank.comm, &excluded, 1, &shrunk, nullptr, NCCL_SHRINK_DEFAULT));
+    }
+    const auto childrenWork = [&] {
+      EXPECT_EQ(sumOfRanks(split, 1, rank.stream), rank.rank < 2 ? 2 : 1);
+      if (shrunk != nullptr) {
+        EXPECT_EQ(sumOfRanks(shrunk, 1, rank.stream), 2);
+      }
+    };
+    childrenWork();
+    if (rank.rank != excluded) {  // the abort of rank 2 fails the parent here
+      ncclResult_t failure = ncclSuccess;
+      const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+      while (failure == ncclSuccess && std::chrono::steady_clock::now() < limit)
+        EXPECT_NCCL_OK(ncclCommGetAsyncError(rank.comm, &failure));
+      EXPECT_EQ(failure, ncclRemoteError);
+      childrenWork();
+    }
+    EXPECT_NCCL_OK(ncclCommAbort(rank.comm));
+    rank.comm = nullptr;
+    if (rank.rank != excluded) childrenWork();
+    EXPECT_NCCL_OK(ncclCommDestroy(split));
+    EXPECT_NCCL_OK(ncclCommDestroy(shrunk));
+  });
+}
+
 TEST(Split, SeveralInOneGroupOfOneThreadServeAllRanksAndColors) {
   OneThread all(4);
   ncclComm_t first[4], second[4];
