@@ -257,6 +257,11 @@ Status Communicator::revoke(std::string_view why) {
 Status Communicator::close() {
   if (closed_) return Status::ok();
   captureLink_->cut();
+  if (tasks_ == nullptr) {  // what had to come before connect() failed: a split of a parent that had failed
+    closed_ = true;
+    releaseParts();
+    return Status::ok();
+  }
   // A running operation ends when its peers do their part, or with a fault: no other limit is set for it.
   Status status = tasks_->drain(Deadline::never());
   closed_ = true;

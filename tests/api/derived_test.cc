@@ -35,6 +35,15 @@ int sizeOf(ncclComm_t comm) {
   return size;
 }
 
+/// Until what a peer did has come here.
+void awaitFailure(ncclComm_t comm) {
+  ncclResult_t failure = ncclSuccess;
+  const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+  while (failure == ncclSuccess && std::chrono::steady_clock::now() < limit)
+    EXPECT_NCCL_OK(ncclCommGetAsyncError(comm, &failure));
+  EXPECT_EQ(failure, ncclRemoteError);
+}
+
 TEST(Split, MakesACommunicatorForEachColorOrderedByKeyThenRank) {
   runRanks(6, [](Rank& rank) {
     // keys: even ranks reversed, odd ranks all equal
@@ -91,8 +100,27 @@ TEST(Split, OfASplitOutlivesItsParents) {
   });
 }
 
+TEST(Derived, CommunicatorsOfAFailedParentFailAndCanBeDestroyedOrAborted) {
+  runRanks(2, [](Rank& rank) {
+    if (rank.rank == 1) {
+      EXPECT_NCCL_OK(ncclCommAbort(rank.comm));
+    } else {
+      awaitFailure(rank.comm);
+      for (const auto end : {ncclCommDestroy, ncclCommAbort}) {
+        ncclComm_t child = nullptr;
+        EXPECT_EQ(ncclCommSplit(rank.comm, 0, 0, &child, nullptr), ncclRemoteError);
+        ASSERT_NE(child, nullptr);
+        EXPECT_NCCL_OK(end(child));
+      }
+      EXPECT_NCCL_OK(ncclCommAbort(rank.comm));
+    }
+    rank.comm = nullptr;
+  });
+}
+
 TEST(Derived, CommunicatorsOutliveTheFailureAndTheAbortOfTheirParent) {
-  runRanks(3, [](Rank& rank) {
+  std::barrier made(3);
+  runRanks(3, [&](Rank& rank) {
     ncclComm_t split = nullptr;
     ASSERT_NCCL_OK(ncclCommSplit(rank.comm, rank.rank / 2, 0, &split, nullptr));
     ncclComm_t shrunk = nullptr;
@@ -107,12 +135,9 @@ TEST(Derived, CommunicatorsOutliveTheFailureAndTheAbortOfTheirParent) {
       }
     };
     childrenWork();
+    made.arrive_and_wait();
     if (rank.rank != excluded) {  // the abort of rank 2 fails the parent here
-      ncclResult_t failure = ncclSuccess;
-      const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(10);
-      while (failure == ncclSuccess && std::chrono::steady_clock::now() < limit)
-        EXPECT_NCCL_OK(ncclCommGetAsyncError(rank.comm, &failure));
-      EXPECT_EQ(failure, ncclRemoteError);
+      awaitFailure(rank.comm);
       childrenWork();
     }
     EXPECT_NCCL_OK(ncclCommAbort(rank.comm));
