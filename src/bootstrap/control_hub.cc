@@ -69,8 +69,13 @@ Status Control::Hub::start(const UniqueId& given, Deadline deadline) {
   if (id.kind == UniqueId::Kind::rankZeroServes && rank_ == 0) TUTTI_TRY(serveRendezvous(id, deadline));
   if (id.kind == UniqueId::Kind::derived && rank_ == 0) TUTTI_TRY(Root::start(listener_, id.id, id.secret));
   TUTTI_TRY(meetOthers(id, deadline));
-  if (rank_ != 0) TUTTI_TRY(connectStar(deadline));
-  return Status::ok();
+  if (rank_ == 0) return Status::ok();
+  Status connected = connectStar(deadline, faults_.get());
+  if (connected.isOk() || !faults_->stopped()) return connected;
+  // The rendezvous is over, so rank 0 would wait for this rank until its deadline: it comes after all, to say
+  // that it goes.
+  if (connectStar(Deadline::after(kFarewellLimit), nullptr).isOk()) announceFault(faults_->error());
+  return connected;
 }
 
 void Control::Hub::handle(uint64_t tag, Handler handler) {
@@ -129,21 +134,20 @@ Status Control::Hub::meetOthers(const UniqueId& given, Deadline deadline) {
   return Status::ok();
 }
 
-Status Control::Hub::connectStar(Deadline deadline) {
-  TUTTI_ASSIGN(const std::shared_ptr<Link> link, dial(0, LinkKind::star, deadline));
-  (void)link;
-  return Status::ok();
+Status Control::Hub::connectStar(Deadline deadline, const FaultState* faults) {
+  return dial(0, LinkKind::star, deadline, faults).status();
 }
 
 /// Connects to a peer's listener.
-Result<std::shared_ptr<Link>> Control::Hub::dial(int peer, LinkKind kind, Deadline deadline) {
+Result<std::shared_ptr<Link>> Control::Hub::dial(int peer, LinkKind kind, Deadline deadline,
+                                                 const FaultState* faults) {
   Member member;
   {
     const std::lock_guard lock(mutex_);
     member = members_[static_cast<size_t>(peer)];
   }
   auto fd = connectAuthenticated(withScopes(member.addresses, listener_->addresses()), member.service,
-                                 linkSecret(member.service), linkHello(kind, rank_), deadline, faults_.get());
+                                 linkSecret(member.service), linkHello(kind, rank_), deadline, faults);
   if (!fd.isOk()) return fd.status().withContext("rank {}: connect to {}", rank_, member.text());
   return addLink(peer, kind, std::move(*fd));
 }

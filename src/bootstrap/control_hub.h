@@ -62,9 +62,9 @@ class Control::Hub : public std::enable_shared_from_this<Control::Hub> {
 
   Status meetOthers(const UniqueId& id, Deadline deadline);
   Status serveRendezvous(const UniqueId& id, Deadline deadline);
-  Status connectStar(Deadline deadline);
+  Status connectStar(Deadline deadline, const FaultState* faults);
   Secret linkSecret(uint64_t service) const;
-  Result<std::shared_ptr<Link>> dial(int peer, LinkKind kind, Deadline deadline);
+  Result<std::shared_ptr<Link>> dial(int peer, LinkKind kind, Deadline deadline, const FaultState* faults);
   Result<std::shared_ptr<Link>> linkTo(int peer, Deadline deadline);
   Result<std::shared_ptr<Link>> addLink(int peer, LinkKind kind, UniqueFd fd);
 

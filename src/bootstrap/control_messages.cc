@@ -130,7 +130,7 @@ Result<std::shared_ptr<Link>> Control::Hub::linkTo(int peer, Deadline deadline) 
     }
     if (const auto found = direct_.find(peer); found != direct_.end()) return found->second;
   }
-  TUTTI_TRY(dial(peer, LinkKind::direct, deadline).status());
+  TUTTI_TRY(dial(peer, LinkKind::direct, deadline, faults_.get()).status());
   const std::lock_guard lock(mutex_);
   return direct_.at(peer);  // the peer's own connection may have come first
 }

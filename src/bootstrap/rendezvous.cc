@@ -1,5 +1,8 @@
 #include "bootstrap/rendezvous.h"
 
+#include <poll.h>
+#include <sys/socket.h>
+
 #include <algorithm>
 #include <mutex>
 
@@ -24,6 +27,7 @@ constexpr std::chrono::seconds kFlushLimit{5};
 constexpr int kMoreTries = 3;
 constexpr std::chrono::seconds kNextTryLimit{5};
 constexpr int64_t kDerivedPauseMs = 10;
+constexpr size_t kMaxReason = 1000;
 /// When it is first said who is missing; with a shorter TUTTI_STALL_WARN, then.
 constexpr std::chrono::milliseconds kFirstReminder{10000};
 /// After a failure, ranks that come so late still hear why; the deadline may end this earlier.
@@ -79,6 +83,7 @@ std::string JoinHello::encode() const {
   WireWriter out;
   out.string(version).i32(nranks).u32(limitMs);
   encodeMember(out, member);
+  out.string(leaving);
   return std::move(out).bytes();
 }
 
@@ -88,8 +93,9 @@ Result<JoinHello> JoinHello::decode(std::string_view bytes) {
   hello.version = std::string(in.string());
   hello.nranks = in.i32();
   hello.limitMs = in.u32();
-  if (!decodeMember(in, hello.member) || !in.finished())
-    return remoteError("malformed hello of {} bytes", bytes.size());
+  const bool known = decodeMember(in, hello.member);
+  hello.leaving = std::string(in.string());
+  if (!known || !in.finished()) return remoteError("malformed hello of {} bytes", bytes.size());
   return hello;
 }
 
@@ -181,6 +187,8 @@ Status Root::check(const JoinHello& hello) const {
                              other.hello.nranks, member.text(), hello.nranks);
     break;  // those that are here agree with one another
   }
+  if (!hello.leaving.empty())
+    return remoteError("{} left during initialisation: {}", member.text(), hello.leaving);
   if (const auto same = arrivals_.find(member.rank); same != arrivals_.end()) {
     const Member& first = same->second.hello.member;
     return invalidArgument("rank {} came twice: host {}, pid {}, and host {}, pid {}", member.rank,
@@ -345,6 +353,21 @@ void Root::finish() {
   listener_.reset();
 }
 
+namespace {
+
+/// A rank that is stopped meanwhile says so by closing its side. The root then closes the other one, unless
+/// it has just sent the table: then the others rely on this rank, which needs the table to tell them.
+Result<Frame> awaitAnswer(int fd, Deadline patience, const FaultState* faults) {
+  const Status ready = waitFor(fd, POLLIN, patience, faults);
+  if (ready.isOk()) return receiveFrame(fd, Link::kMaxFrame, patience, faults);
+  if (faults == nullptr || !faults->stopped()) return ready;
+  ::shutdown(fd, SHUT_WR);
+  auto last = receiveFrame(fd, Link::kMaxFrame, Deadline::after(kFarewellLimit), nullptr);
+  return last.isOk() ? std::move(last) : faults->error();
+}
+
+}  // namespace
+
 Result<RendezvousTable> meet(const UniqueId& id, const JoinHello& hello, Deadline deadline,
                              const FaultState* faults) {
   RetryPolicy retry = RetryPolicy::fromParams();
@@ -357,11 +380,18 @@ Result<RendezvousTable> meet(const UniqueId& id, const JoinHello& hello, Deadlin
     return connectAuthenticated(id.addresses, id.id, id.secret, hello.encode(), limit, faults, retry);
   };
   auto connected = connect(deadline);
-  if (!connected.isOk())
+  if (!connected.isOk()) {
+    if (faults != nullptr && faults->stopped()) {
+      JoinHello farewell = hello;
+      farewell.leaving = faults->error().message().substr(0, kMaxReason);
+      (void)connectAuthenticated(id.addresses, id.id, id.secret, farewell.encode(),
+                                 Deadline::after(kFarewellLimit), nullptr, retry);
+    }
     return std::move(connected).status().withContext("rank {}: reach the rendezvous at {}", hello.member.rank,
                                                      where);
+  }
   const Deadline patience = deadline.isNever() ? deadline : Deadline::at(deadline.at() + kGrace);
-  auto answer = receiveFrame(connected->get(), Link::kMaxFrame, patience, faults);
+  auto answer = awaitAnswer(connected->get(), patience, faults);
   // A listener that strangers besiege may have taken the connection for one of theirs before the proof came.
   retry.untilDeadline = false;
   for (int again = 0; !answer.isOk() && again < kMoreTries; ++again) {
@@ -369,7 +399,7 @@ Result<RendezvousTable> meet(const UniqueId& id, const JoinHello& hello, Deadlin
     auto next = connect(std::min(deadline, Deadline::after(kNextTryLimit)));
     if (!next.isOk()) break;
     connected = std::move(next);
-    answer = receiveFrame(connected->get(), Link::kMaxFrame, patience, faults);
+    answer = awaitAnswer(connected->get(), patience, faults);
   }
   if (!answer.isOk())
     return answer.status().withContext("rank {}: wait for the other ranks at the rendezvous {}",

@@ -43,6 +43,7 @@ struct JoinHello {
   int nranks = 0;
   uint32_t limitMs = 0;  // how long this rank will wait
   Member member;
+  std::string leaving;  // not empty: the rank does not join but gives up, for this reason
 
   std::string encode() const;
   static Result<JoinHello> decode(std::string_view bytes);
@@ -56,6 +57,9 @@ struct RendezvousTable {
   std::string encode() const;
   static Result<RendezvousTable> decode(std::string_view bytes);
 };
+
+/// So long a rank that is stopped tries to say so. It keeps ncclCommAbort waiting.
+constexpr std::chrono::milliseconds kFarewellLimit{300};
 
 /// "rank 3", "ranks 1, 4 to 6 and 9"; ascending.
 std::string rankList(const std::vector<int>& ranks);
@@ -100,7 +104,8 @@ class Root : public std::enable_shared_from_this<Root> {
   Status failure_;
 };
 
-/// The rank's side: says hello, waits for the table.
+/// The rank's side: says hello, waits for the table. A rank that is stopped before it came says that to the
+/// root, as the others would wait for it until their deadline.
 Result<RendezvousTable> meet(const UniqueId& id, const JoinHello& hello, Deadline deadline,
                              const FaultState* faults);
 

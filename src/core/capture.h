@@ -5,6 +5,7 @@
 #include <memory>
 #include <mutex>
 #include <span>
+#include <vector>
 
 #include "base/status.h"
 #include "core/operation.h"
@@ -31,11 +32,18 @@ class CaptureLink {
 /// is captured.
 Result<uint64_t> captureOf(const Communicator& communicator, cudaStream_t stream);
 
-/// Puts the operations of one group on one communicator, whose streams are all in the same capture, into the
-/// graph.
+/// The operations of one group on one communicator, whose streams are all in the same capture.
+struct CapturedOperations {
+  Communicator* communicator = nullptr;
+  std::vector<Operation> operations;
+};
+
+/// Puts what a group captures into the graphs. Each communicator's operations are a node of their own; ranks
+/// of the same communicator that were given the same stream (see shareStream) are one node, since one behind
+/// the other they would wait for each other for ever.
 ///
 /// At every launch of the graph the launching thread takes a task with the next ticket, as a call would: so
 /// the order of launches and calls is the order in which the communicator's operations run, on all ranks.
-Status captureOperations(Communicator& communicator, std::span<const Operation> operations);
+Status captureOperations(std::vector<CapturedOperations> group);
 
 }  // namespace tutti

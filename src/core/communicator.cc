@@ -55,7 +55,9 @@ Result<PeerInfo> decodePeer(std::string_view text, int rank) {
 }  // namespace
 
 Communicator::Communicator(const CommunicatorSetup& setup)
-    : setup_(setup), faults_(std::make_shared<FaultState>()) {}
+    : setup_(setup),
+      faults_(std::make_shared<FaultState>()),
+      making_(std::make_shared<Making>(faults_)) {}
 
 void Communicator::setRank(int rank, int ranks) {
   setup_.rank = rank;
@@ -66,6 +68,7 @@ Status Communicator::connect() {
   const Deadline deadline = Deadline::after(std::chrono::seconds(params().initTimeout()));
   Status status =
       statusOf([&] { return connectTo(deadline); }).withContext("rank {} of {}", setup_.rank, setup_.ranks);
+  making_.reset();
   if (status.isOk()) return status;
   if (deadline.passed() && (status.code() == ncclSystemError || status.code() == ncclRemoteError) &&
       setup_.timedOut != ncclRemoteError)
@@ -201,8 +204,8 @@ Status Communicator::rootCause(const Status& error) const {
 void Communicator::adopt(Communicator& child, bool onFault) {
   {
     const std::lock_guard lock(dependentsMutex_);
-    std::erase_if(dependents_, [](const Dependent& one) { return one.faults.expired(); });
-    dependents_.push_back({child.faults_, onFault});
+    std::erase_if(dependents_, [](const Dependent& one) { return one.making.expired(); });
+    dependents_.push_back({child.making_, onFault});
   }
   // What came before it was in the list did not reach it.
   if (onFault && faults_->stopped() && !revoked()) raiseDependents(faults_->error(), false);
@@ -212,7 +215,7 @@ void Communicator::raiseDependents(const Status& why, bool aborted) {
   const std::lock_guard lock(dependentsMutex_);
   for (const Dependent& one : dependents_) {
     if (!aborted && !one.onFault) continue;
-    if (const auto faults = one.faults.lock()) faults->raise(why.withContext("the parent communicator"));
+    if (const auto making = one.making.lock()) (*making)->raise(why.withContext("the parent communicator"));
   }
 }
 
@@ -228,9 +231,10 @@ Result<std::vector<std::string>> Communicator::exchange(const std::string& mine,
   request.rank = setup_.rank;
   request.nranks = setup_.ranks;
   request.faults = std::make_shared<FaultState>();
+  const auto making = std::make_shared<Making>(request.faults);
   {
     const std::lock_guard dependents(dependentsMutex_);
-    dependents_.push_back({request.faults, false});
+    dependents_.push_back({making, false});
   }
   TUTTI_ASSIGN(const std::unique_ptr<Control> meeting, Control::join(request, deadline));
   auto all = meeting->allGather(mine, deadline);
@@ -255,6 +259,11 @@ Status Communicator::revoke(std::string_view why) {
 Status Communicator::close() {
   if (closed_) return Status::ok();
   captureLink_->cut();
+  if (tasks_ == nullptr) {  // what had to come before connect() failed: a split of a parent that had failed
+    closed_ = true;
+    releaseParts();
+    return Status::ok();
+  }
   // A running operation ends when its peers do their part, or with a fault: no other limit is set for it.
   Status status = tasks_->drain(Deadline::never());
   closed_ = true;

@@ -104,6 +104,7 @@ class Communicator {
     return control_->deriveId(leader, purpose);
   }
   /// While `child` is being made it fails when this communicator is aborted, and (`onFault`) when it fails.
+  /// Once connect() has ended it stands on its own.
   void adopt(Communicator& child, bool onFault);
 
   /// Waits for the operations that were enqueued. Idempotent.
@@ -151,10 +152,13 @@ class Communicator {
   std::atomic<bool> revoked_{false};
   bool closed_ = false;
 
+  /// What others hold of something that is being made: gone once it is made.
+  using Making = std::shared_ptr<FaultState>;
   struct Dependent {
-    std::weak_ptr<FaultState> faults;
+    std::weak_ptr<Making> making;
     bool onFault;
   };
+  std::shared_ptr<Making> making_;
   std::mutex dependentsMutex_;
   std::vector<Dependent> dependents_;
   std::mutex exchangeMutex_;

@@ -300,7 +300,7 @@ Status GroupWork::launch() {
   TUTTI_TRY(resolve(uses));
   TUTTI_TRY(checkEntries());
   TUTTI_TRY(checkCaptures());
-  Status status;
+  std::vector<CapturedOperations> captured;  // empty, and so without memory, but for captures
   // The entries of one communicator form one task. Groups name few communicators, so a scan is the fastest
   // way.
   for (size_t i = 0; i < entries.size(); ++i) {
@@ -314,10 +314,11 @@ Status GroupWork::launch() {
     }
     if (entries[i].capture == 0) {
       tasks.push_back(communicator->tasks().acquire(operations));
-    } else if (Status added = captureOperations(*communicator, operations); !added.isOk()) {
-      status = std::move(added);
+    } else {
+      captured.push_back({communicator, operations});
     }
   }
+  const Status status = captureOperations(std::move(captured));
   const Status launched = launchTasks(tasks);
   return launched.isOk() ? status : launched;
 }

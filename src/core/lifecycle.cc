@@ -60,7 +60,9 @@ Status finalizeComm(ncclComm_t comm) {
 Status destroyComm(ncclComm_t comm) {
   if (comm == nullptr) return Status::ok();
   TUTTI_TRY(checkHandle(comm));
-  if (comm->state.load(std::memory_order_acquire) != ncclComm::State::failed)
+  const ncclComm::State state = comm->state.load(std::memory_order_acquire);
+  if (state == ncclComm::State::ended) return resolveHandle(comm).status();
+  if (state != ncclComm::State::failed)
     TUTTI_TRY(resolveHandle(comm).status().withContext("ncclCommAbort could end it"));
   TUTTI_ASSIGN(const std::unique_ptr<Communicator> communicator, endHandle(comm, false));
   return communicator->close();

@@ -4,14 +4,16 @@
 
 #include "base/datatype.h"
 #include "core/communicator.h"
+#include "core/position.h"
 
 namespace tutti {
 namespace {
 
 // Bits of a fingerprint, from the top: kind of call, type, operator, root, count (the low bits are what
-// differs most).
+// differs most). What has no root may have a count for each rank: then a digest of those is in its place.
 constexpr int kCountBits = 36;
 constexpr int kRootBits = 16;
+constexpr uint64_t kRootMask = (uint64_t{1} << kRootBits) - 1;
 constexpr uint64_t kCountMask = (uint64_t{1} << kCountBits) - 1;
 constexpr auto kMapDeadline = std::chrono::seconds(30);
 
@@ -29,16 +31,25 @@ uint64_t fingerprint(const Operation& operation) {
   const auto collective = static_cast<uint64_t>(operation.collective);
   const auto type = static_cast<uint64_t>(operation.type);
   const auto op = static_cast<uint64_t>(operation.reduction.spec.op);
-  const auto root = static_cast<uint64_t>(operation.root) & ((uint64_t{1} << kRootBits) - 1);
+  uint64_t root = static_cast<uint64_t>(operation.root) & kRootMask;
+  if (operation.blocks != nullptr) {
+    const uint64_t counts = CallName::of(operation).blocks;
+    root = (counts ^ counts >> 16 ^ counts >> 32 ^ counts >> 48) & kRootMask;
+  }
   return collective << 60 | type << 56 | op << 52 | root << kCountBits | (operation.count & kCountMask);
 }
 
 std::string describeFingerprint(uint64_t value) {
   static constexpr const char* kOps[] = {"sum", "prod", "max", "min"};
   const auto op = (value >> 52) & 0xf;
-  return fmt::format("{} of {} x {} ({}, root {})", name(static_cast<Collective>(value >> 60)),
-                     value & kCountMask, nameOf(static_cast<ncclDataType_t>((value >> 56) & 0xf)),
-                     op < 4 ? kOps[op] : "?", (value >> kCountBits) & ((uint64_t{1} << kRootBits) - 1));
+  const auto collective = static_cast<Collective>(value >> 60);
+  const uint64_t root = (value >> kCountBits) & kRootMask;
+  const std::string where = hasRoot(collective) ? fmt::format("root {}", root)
+                            : root != 0         ? fmt::format("counts {:04x}", root)
+                                                : std::string("root 0");
+  return fmt::format("{} of {} x {} ({}, {})", name(collective), value & kCountMask,
+                     nameOf(static_cast<ncclDataType_t>((value >> 56) & 0xf)), op < 4 ? kOps[op] : "?",
+                     where);
 }
 
 Status OperationRun::begin(Communicator& communicator, const Operation& operation) {

@@ -59,8 +59,8 @@ Launch makeLaunch(const Communicator& communicator, const Operation& operation, 
 /// What a run waits for, in the words of positions.
 void appendWaits(const HostRun& run, std::vector<WaitFor>* found);
 
-/// What a call is, packed into 64 bits, so that ranks can compare: collective, type, operator, root and
-/// count.
+/// What a call is, packed into 64 bits, so that ranks can compare: collective, type, operator, root (or a
+/// digest of the counts of all ranks) and count.
 uint64_t fingerprint(const Operation& operation);
 std::string describeFingerprint(uint64_t value);
 

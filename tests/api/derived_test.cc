@@ -35,6 +35,15 @@ int sizeOf(ncclComm_t comm) {
   return size;
 }
 
+/// Until what a peer did has come here.
+void awaitFailure(ncclComm_t comm) {
+  ncclResult_t failure = ncclSuccess;
+  const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+  while (failure == ncclSuccess && std::chrono::steady_clock::now() < limit)
+    EXPECT_NCCL_OK(ncclCommGetAsyncError(comm, &failure));
+  EXPECT_EQ(failure, ncclRemoteError);
+}
+
 TEST(Split, MakesACommunicatorForEachColorOrderedByKeyThenRank) {
   runRanks(6, [](Rank& rank) {
     // keys: even ranks reversed, odd ranks all equal
@@ -88,6 +97,54 @@ TEST(Split, OfASplitOutlivesItsParents) {
     EXPECT_NCCL_OK(ncclCommDestroy(half));
     EXPECT_EQ(sumOfRanks(again, rank.rank, rank.stream), rank.rank < 2 ? 1 : 5);
     EXPECT_NCCL_OK(ncclCommDestroy(again));
+  });
+}
+
+TEST(Derived, CommunicatorsOfAFailedParentFailAndCanBeDestroyedOrAborted) {
+  runRanks(2, [](Rank& rank) {
+    if (rank.rank == 1) {
+      EXPECT_NCCL_OK(ncclCommAbort(rank.comm));
+    } else {
+      awaitFailure(rank.comm);
+      for (const auto end : {ncclCommDestroy, ncclCommAbort}) {
+        ncclComm_t child = nullptr;
+        EXPECT_EQ(ncclCommSplit(rank.comm, 0, 0, &child, nullptr), ncclRemoteError);
+        ASSERT_NE(child, nullptr);
+        EXPECT_NCCL_OK(end(child));
+      }
+      EXPECT_NCCL_OK(ncclCommAbort(rank.comm));
+    }
+    rank.comm = nullptr;
+  });
+}
+
+TEST(Derived, CommunicatorsOutliveTheFailureAndTheAbortOfTheirParent) {
+  std::barrier made(3);
+  runRanks(3, [&](Rank& rank) {
+    ncclComm_t split = nullptr;
+    ASSERT_NCCL_OK(ncclCommSplit(rank.comm, rank.rank / 2, 0, &split, nullptr));
+    ncclComm_t shrunk = nullptr;
+    int excluded = 2;
+    if (rank.rank != excluded) {
+      ASSERT_NCCL_OK(ncclCommShrink(rank.comm, &excluded, 1, &shrunk, nullptr, NCCL_SHRINK_DEFAULT));
+    }
+    const auto childrenWork = [&] {
+      EXPECT_EQ(sumOfRanks(split, 1, rank.stream), rank.rank < 2 ? 2 : 1);
+      if (shrunk != nullptr) {
+        EXPECT_EQ(sumOfRanks(shrunk, 1, rank.stream), 2);
+      }
+    };
+    childrenWork();
+    made.arrive_and_wait();
+    if (rank.rank != excluded) {  // the abort of rank 2 fails the parent here
+      awaitFailure(rank.comm);
+      childrenWork();
+    }
+    EXPECT_NCCL_OK(ncclCommAbort(rank.comm));
+    rank.comm = nullptr;
+    if (rank.rank != excluded) childrenWork();
+    EXPECT_NCCL_OK(ncclCommDestroy(split));
+    EXPECT_NCCL_OK(ncclCommDestroy(shrunk));
   });
 }
 

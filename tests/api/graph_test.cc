@@ -194,6 +194,31 @@ TEST(CapturedCalls, RanksMayBeBranchesOfOneGraph) {
   EXPECT_EQ(cudaEventDestroy(join), cudaSuccess);
 }
 
+TEST(CapturedCalls, OfRanksThatShareAStreamDoNotWaitForEachOther) {
+  constexpr int kRanks = 3;
+  constexpr size_t kCount = 300000;
+  OneThread ranks(kRanks);
+  ASSERT_EQ(cudaSetDevice(0), cudaSuccess);
+  const cudaStream_t stream = ranks.streams[0];
+  std::vector<std::unique_ptr<Values>> data;
+  for (int r = 0; r < kRanks; ++r) data.push_back(std::make_unique<Values>(kCount));
+  begin(stream);
+  ASSERT_NCCL_OK(ncclGroupStart());
+  for (int r = 0; r < kRanks; ++r) {
+    const auto i = static_cast<size_t>(r);
+    ASSERT_NCCL_OK(
+        ncclAllReduce(data[i]->data(), data[i]->data(), kCount, ncclInt32, ncclSum, ranks.comms[i], stream));
+  }
+  ASSERT_NCCL_OK(ncclGroupEnd());
+  Executable graph(stream);
+  for (int launch = 0; launch < kLaunches; ++launch) {
+    for (int r = 0; r < kRanks; ++r) data[static_cast<size_t>(r)]->fill(r + launch);
+    ASSERT_EQ(graph.launch(stream), cudaSuccess);
+    ASSERT_EQ(cudaStreamSynchronize(stream), cudaSuccess);
+    for (const auto& one : data) EXPECT_TRUE(one->are(sumOfRanks(kRanks, launch)));
+  }
+}
+
 TEST(CapturedCalls, AGroupIsCapturedWhollyOrNotAtAll) {
   runRanks(1, [&](Rank& rank) {
     Values value(10);

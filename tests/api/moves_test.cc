@@ -490,5 +490,25 @@ TEST(VariableCounts, ThatDoNotMatchFailTheCommunicatorAndNameTheSizes) {
   });
 }
 
+TEST(VariableCounts, ThatDifferBetweenRanksFailLargeCallsToo) {
+  constexpr size_t kSmall = size_t{1} << 18;
+  constexpr size_t kTotal = 4 * kSmall;
+  runRanks(2, [](Rank& rank) {
+    float* data = nullptr;  // that peers can map: calls of this size then take no copies
+    ASSERT_EQ(cudaMalloc(reinterpret_cast<void**>(&data), 2 * kTotal * sizeof(float)), cudaSuccess);
+    // Equal totals.
+    const size_t counts[2] = {rank.rank == 0 ? kSmall : 3 * kSmall, rank.rank == 0 ? 3 * kSmall : kSmall};
+    ncclResult_t error = tuttiReduceScatterv(data, data + kTotal, counts, nullptr, counts[rank.rank],
+                                             ncclFloat, ncclSum, rank.comm, rank.stream);
+    rank.sync();
+    if (error == ncclSuccess) {
+      ASSERT_NCCL_OK(ncclCommGetAsyncError(rank.comm, &error));
+    }
+    EXPECT_NE(error, ncclSuccess);
+    EXPECT_THAT(ncclGetLastError(rank.comm), HasSubstr("do not match"));
+    EXPECT_EQ(cudaFree(data), cudaSuccess);
+  });
+}
+
 }  // namespace
 }  // namespace tutti::test

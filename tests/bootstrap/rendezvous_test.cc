@@ -175,6 +175,42 @@ TEST(Rendezvous, EndsWhenARankLeavesDuringIt) {
   EXPECT_LT(std::chrono::steady_clock::now() - start, 2s);
 }
 
+TEST(Rendezvous, EndsWhenARankGivesUpBeforeItCame) {
+  for (const bool first : {true, false}) {
+    const ncclUniqueId id = newId();
+    auto stays = makeRank(id, 0, 2), goes = makeRank(id, 1, 2);
+    goes->request.faults->raise(Status(ncclInternalError, "aborted early"));
+    const auto start = std::chrono::steady_clock::now();
+    if (first) join(*goes);
+    std::thread waiting([&] { join(*stays); });
+    if (!first) {  // as the last one, with whom all would be there
+      std::this_thread::sleep_for(100ms);
+      join(*goes);
+    }
+    waiting.join();
+    EXPECT_THAT(goes->status.message(), HasSubstr("aborted early"));
+    EXPECT_THAT(stays->status.message(), AllOf(HasSubstr("rank 1 (host "), HasSubstr("aborted early")));
+    EXPECT_LT(std::chrono::steady_clock::now() - start, 2s);
+  }
+}
+
+TEST(Rendezvous, AndWhatFollowsEndWheneverARankGivesUp) {
+  constexpr int kRounds = 60;
+  for (int round = 0; round < kRounds; ++round) {
+    const ncclUniqueId id = newId();
+    std::vector<std::unique_ptr<Rank>> ranks;
+    for (int i = 0; i < 3; ++i) ranks.push_back(makeRank(id, i, 3));
+    const auto start = std::chrono::steady_clock::now();
+    std::thread stop([&] {
+      std::this_thread::sleep_for(std::chrono::microseconds(50 * round));
+      ranks[2]->request.faults->raise(Status(ncclInternalError, "aborted"));
+    });
+    onThreads(ranks, [](Rank& rank) { join(rank); });
+    stop.join();
+    ASSERT_LT(std::chrono::steady_clock::now() - start, 5s) << ranks[0]->status.message();
+  }
+}
+
 TEST(Rendezvous, RefusesAnotherSecretAndAStaleId) {
   UniqueId forged = decoded(newId());
   forged.secret = *Secret::random();

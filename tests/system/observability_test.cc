@@ -20,6 +20,7 @@
 #include "support/command.h"
 #include "system/process_probe.h"
 #include "system/ranks.h"
+#include "tutti/tutti.h"
 
 namespace tutti::system_test {
 namespace {
@@ -114,6 +115,12 @@ std::vector<Mismatch> mismatches() {
       return ncclReduceScatter(d, d + 3 * kMany, count, ncclFloat, ncclSum, r.comm, nullptr);
     };
   };
+  const auto gatherv = [](size_t each) {
+    return [each](Rank& r, float* d) {
+      const size_t counts[3] = {each, each, each};
+      return tuttiAllGatherv(d, d + 3 * kMany, each, counts, nullptr, ncclFloat, r.comm, nullptr);
+    };
+  };
   const auto broadcast = [](int root) {
     return [root](Rank& r, float* d) { return ncclBroadcast(d, d, 3, ncclFloat, root, r.comm, nullptr); };
   };
@@ -131,6 +138,7 @@ std::vector<Mismatch> mismatches() {
       {"CountSockets", net, scatter(400000), scatter(399999), {"399999", "400000", "rank 0", "rank 2"}},
       {"CountSharedMemory", shm, usual, fewer, {"399999", "400000", "rank 0", "rank 2", "collective 2"}},
       {"CountZero", shm, usual, none, {"AllReduce of 0 x float", "400000", "rank 2"}},
+      {"CountsZero", shm, gatherv(kMany), gatherv(0), {"AllGather of 0 x float", "1200000", "rank 2"}},
       {"Type", net, usual, type, {"x float", "x int32", "rank 0", "rank 2"}},
       {"Operator", shm, usual, op, {"(sum)", "(max)", "rank 0", "rank 2"}},
       {"RootOfFewBytes", shm, broadcast(0), broadcast(1), {"root 0", "root 1", "rank 0", "rank 2"}},
