@@ -46,9 +46,11 @@ ncclResult_t tuttiAllGatherv(const void* sendbuff, void* recvbuff, size_t sendco
 
 /* Reduces the vectors of all ranks and leaves block r of the result on rank r. Block r has sendcounts[r]
  * elements, at sendbuff + senddispls[r] on every rank. All operators of ncclReduceScatter, those of
- * ncclRedOpCreatePreMulSum included. sendcounts   the same on all ranks senddispls   may differ between
- * ranks; blocks without gaps on all ranks can be reduced without copies recvcount    must be sendcounts[own
- * rank] In place: recvbuff == sendbuff + senddispls[own rank]; the other blocks of sendbuff may then be
+ * ncclRedOpCreatePreMulSum included.
+ *   sendcounts   the same on all ranks
+ *   senddispls   may differ between ranks; blocks without gaps on all ranks can be reduced without copies
+ *   recvcount    must be sendcounts[own rank]
+ * In place: recvbuff == sendbuff + senddispls[own rank]; the other blocks of sendbuff may then be
  * overwritten. */
 ncclResult_t tuttiReduceScatterv(const void* sendbuff, void* recvbuff, const size_t* sendcounts,
                                  const size_t* senddispls, size_t recvcount, ncclDataType_t datatype,
@@ -63,16 +65,17 @@ ncclResult_t tuttiAlltoAllv(const void* sendbuff, const size_t* sendcounts, cons
                             ncclDataType_t datatype, ncclComm_t comm, cudaStream_t stream);
 
 /* Rank `root` gets the blocks of all: recvcounts[r] elements of rank r at recvbuff + recvdispls[r]. recvbuff,
- * recvcounts and recvdispls matter on the root only; other ranks may pass NULL. sendcount    must be what the
- * root has as recvcounts[own rank] In place on the root: sendbuff == recvbuff + recvdispls[root]. */
+ * recvcounts and recvdispls matter on the root only; other ranks may pass NULL.
+ *   sendcount    must be what the root has as recvcounts[own rank]
+ * In place on the root: sendbuff == recvbuff + recvdispls[root]. */
 ncclResult_t tuttiGatherv(const void* sendbuff, void* recvbuff, size_t sendcount, const size_t* recvcounts,
                           const size_t* recvdispls, ncclDataType_t datatype, int root, ncclComm_t comm,
                           cudaStream_t stream);
 
 /* Rank `root` gives every rank its block: sendcounts[r] elements from sendbuff + senddispls[r] go to rank r.
- * sendbuff, sendcounts and senddispls matter on the root only; other ranks may pass NULL. recvcount    must
- * be what the root has as sendcounts[own rank] In place on the root: recvbuff == sendbuff + senddispls[root].
- */
+ * sendbuff, sendcounts and senddispls matter on the root only; other ranks may pass NULL.
+ *   recvcount    must be what the root has as sendcounts[own rank]
+ * In place on the root: recvbuff == sendbuff + senddispls[root]. */
 ncclResult_t tuttiScatterv(const void* sendbuff, void* recvbuff, const size_t* sendcounts,
                            const size_t* senddispls, size_t recvcount, ncclDataType_t datatype, int root,
                            ncclComm_t comm, cudaStream_t stream);

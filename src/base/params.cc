@@ -342,14 +342,9 @@ void Params::loadAndReport(bool again) {
     loaded_.store(true, std::memory_order_release);
     if (again) resetLog();
   }
-  // Reported after the lock is gone: logging reads parameters itself.
-  for (const std::string& problem : problems) {
-    if (problem.starts_with("NCCL_DEBUG=")) {
-      detail::logAlways(problem);
-    } else {
-      logWarn("{}", problem);
-    }
-  }
+  // Reported after the lock is gone: logging reads parameters itself. Whatever NCCL_DEBUG says: a time-out
+  // that its user misspelt must not be off in silence.
+  for (const std::string& problem : problems) detail::logAlways(problem);
   for (const std::string& setting : unread)
     logInfo(Subsystem::env, "{} is set, but has no effect in this release", setting);
 }

@@ -279,7 +279,7 @@ class Params : public ParamRegistry {
                         -1,    -1,
                         1,     "Overrides ncclConfig_t::blocking; -1 leaves it to the program."};
   BoolParam setThreadName{*this, "NCCL_SET_THREAD_NAME", false, "1: name the library's threads."};
-  IntParam hostDevices{*this, "TUTTI_HOST_DEVICES", 8, 1, 1024, "Devices that the host runtime shows."};
+  IntParam hostDevices{*this, "TUTTI_HOST_DEVICES", 8, 0, 1024, "Devices that the host runtime shows."};
   StringParam hostRuntime{
       *this, "TUTTI_HOST_RUNTIME", "",
       "Path of the host runtime (libtutti_hostrt.so.1) that programs without CUDA calls use; "

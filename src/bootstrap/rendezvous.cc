@@ -276,10 +276,12 @@ void Root::remind() {
   if (done_ || !failure_.isOk() || arrivals_.empty()) return;
   const auto waited = std::chrono::steady_clock::now() - first_;
   if (patience_.count() != 0) {
-    logWarn("rendezvous: {} of {} came so far; waiting for {} since {:.1f} s (until {:.0f} s from now)",
-            arrivals_.size(), arrivals_.begin()->second.hello.nranks, rankList(missing()),
-            std::chrono::duration<double>(waited).count(),
-            std::chrono::duration<double>(deadline_.at() - std::chrono::steady_clock::now()).count());
+    // Whatever NCCL_DEBUG says, as the stall report: a job that stands still shall not do it in silence.
+    detail::logAlways(fmt::format(
+        "rendezvous: {} of {} came so far; waiting for {} since {:.1f} s (until {:.0f} s from now)",
+        arrivals_.size(), arrivals_.begin()->second.hello.nranks, rankList(missing()),
+        std::chrono::duration<double>(waited).count(),
+        std::chrono::duration<double>(deadline_.at() - std::chrono::steady_clock::now()).count()));
   }
   patience_ = patience_.count() == 0 ? std::min(kFirstReminder, params().stallWarn.time()) : 2 * patience_;
   if (patience_.count() == 0) return;  // TUTTI_STALL_WARN=0

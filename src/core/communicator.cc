@@ -55,9 +55,7 @@ Result<PeerInfo> decodePeer(std::string_view text, int rank) {
 }  // namespace
 
 Communicator::Communicator(const CommunicatorSetup& setup)
-    : setup_(setup),
-      faults_(std::make_shared<FaultState>()),
-      making_(std::make_shared<Making>(faults_)) {}
+    : setup_(setup), faults_(std::make_shared<FaultState>()), making_(std::make_shared<Making>(faults_)) {}
 
 void Communicator::setRank(int rank, int ranks) {
   setup_.rank = rank;

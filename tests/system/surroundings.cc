@@ -133,7 +133,11 @@ void enterMounts(pid_t process) {
   const int fd = ::open(("/proc/" + std::to_string(process) + "/ns/mnt").c_str(), O_RDONLY | O_CLOEXEC);
   // A sanitizer's own thread shares this process's folders, which no other mount namespace could have.
   mustWork(::unshare(CLONE_FS) == 0, "unshare");
+  // Where this process lives in a folder that is its root (chroot), so does the other: entering leaves it.
+  const int root = ::open(("/proc/" + std::to_string(process) + "/root").c_str(), O_PATH | O_CLOEXEC);
   mustWork(fd >= 0 && ::setns(fd, CLONE_NEWNS) == 0, "enter a mount namespace");
+  mustWork(::fchdir(root) == 0 && ::chroot(".") == 0, "enter its root");
+  ::close(root);
   ::close(fd);
 }
 
