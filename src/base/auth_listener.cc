@@ -362,13 +362,21 @@ void AuthListener::watchSocket(size_t index, uint32_t events) {
   ioService().modify(sockets_[index].handler, events);
 }
 
+/// Service thread. Who has named a service that is offered here (a random number) is hardly a stranger, and
+/// once its proof is under way it takes itself for connected: such a one goes last. A peer that goes before
+/// tries again.
 void AuthListener::evictOldest() {
   uint64_t oldest = 0;
+  bool named = true;  // whether that one has
   {
     const std::lock_guard lock(mutex_);
     if (pending_.size() < limits_.unproven) return;
-    for (const auto& [key, pending] : pending_)
-      if (oldest == 0 || key < oldest) oldest = key;
+    for (const auto& [key, pending] : pending_) {
+      const bool hasNamed = pending->stage == Pending::Stage::proof;
+      if (oldest != 0 && (hasNamed != named ? hasNamed : key > oldest)) continue;
+      oldest = key;
+      named = hasNamed;
+    }
   }
   drop(oldest, "too many connections without proof; this was the oldest");
 }

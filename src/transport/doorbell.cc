@@ -42,6 +42,13 @@ struct LineAddress {
   const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&address); }
 };
 
+/// What bytes for lines are sent from. One for the process, for as long as it lives: a wake-up must not cost
+/// three system calls.
+int lineSocket() {
+  static const int socket = ::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  return socket;
+}
+
 }  // namespace
 
 uint32_t Doorbell::prepare() {
@@ -82,6 +89,8 @@ void Doorbell::wake() {
 }
 
 Result<UniqueFd> Doorbell::openLine() {
+  // Who has a line rings those of others: the descriptor is taken now, and not at some moment of a run.
+  lineSocket();
   std::array<uint64_t, 2> random{};
   TUTTI_TRY(randomBytes(random.data(), sizeof random));
   const std::string name = fmt::format("tutti-{:016x}{:016x}", random[0], random[1]);
@@ -95,11 +104,9 @@ Result<UniqueFd> Doorbell::openLine() {
 }
 
 void Doorbell::sendOnLine() const {
-  // One for the process, for as long as it lives: a wake-up must not cost three system calls.
-  static const int socket = ::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   const LineAddress to(line);
   // Fails when nobody is there any more, or when the queue is full and the sleeper wakes up anyway.
-  (void)::sendto(socket, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL, to.get(), to.length);
+  (void)::sendto(lineSocket(), "", 1, MSG_DONTWAIT | MSG_NOSIGNAL, to.get(), to.length);
 }
 
 }  // namespace tutti

@@ -161,6 +161,24 @@ TEST(Handshake, AFloodOfSilentConnectionsDoesNotKeepOthersOut) {
   EXPECT_TRUE(server.dial(server.secret).isOk());
 }
 
+TEST(Handshake, AFloodDoesNotPushOutWhoIsAboutToProveItself) {
+  AuthListener::Limits limits;
+  limits.unproven = 8;
+  Server server(limits);
+  HelloMessage hello;
+  hello.service = kService;
+  const std::string body = hello.encode();
+  const UniqueFd fd = server.raw();
+  ChallengeMessage challenge;
+  ASSERT_TRUE(challenge.decode(challengeFor(fd, body).body));
+  std::vector<UniqueFd> flood;
+  for (int i = 0; i < 40; ++i) flood.push_back(server.raw());
+  EXPECT_TRUE(eventually([&] { return closedByPeer(flood[0], 10ms); }));
+  const std::string proof = proofOf(server.secret, "connector", body, challenge.nonce);
+  ASSERT_TRUE(sendFrame(fd.get(), kProofFrame, proof, within(1s), nullptr).isOk());
+  EXPECT_TRUE(eventually([&] { return server.count == 1; }));
+}
+
 TEST(Handshake, RandomBytesAreDropped) {
   Server server;
   std::mt19937 random(7);
