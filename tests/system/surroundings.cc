@@ -1,8 +1,7 @@
 #include "system/surroundings.h"
+#include "support/isolation.h"
 
 #include <fcntl.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/mount.h>
@@ -106,17 +105,7 @@ Setting::Setting(const char* name, const std::string& value) : name_(name) {
 }
 Setting::~Setting() { ::unsetenv(name_.c_str()); }
 
-bool mayMakeNamespaces() {
-  const pid_t child = ::fork();
-  if (child == 0)
-    _exit(::unshare(CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWUTS) == 0 &&
-                  ::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0
-              ? 0
-              : 1);
-  int status = -1;
-  ::waitpid(child, &status, 0);
-  return status == 0;
-}
+bool mayMakeNamespaces() { return test::mayMakeNamespaces(CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWUTS); }
 
 void ownDevShm(const char* size) {
   ownMounts();
@@ -141,19 +130,7 @@ void enterMounts(pid_t process) {
   ::close(fd);
 }
 
-void forbidUnixSockets() {
-  sock_filter program[] = {
-      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
-      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_socket, 0, 3),
-      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, args[0])),
-      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, AF_UNIX, 0, 1),
-      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EACCES),
-      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-  };
-  const sock_fprog filter{sizeof(program) / sizeof(program[0]), program};
-  mustWork(::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0, "no new privileges");
-  mustWork(::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) == 0, "seccomp");
-}
+void forbidUnixSockets() { mustWork(test::forbidUnixSockets(), "seccomp"); }
 
 void enterPidNamespace() {
   mustWork(::unshare(CLONE_NEWPID) == 0, "unshare");

@@ -2,8 +2,6 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <linux/audit.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
 #include <sched.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
@@ -13,23 +11,14 @@
 #include <cstddef>
 
 #include "support/fork_ranks.h"
+#include "support/isolation.h"
 #include "support/resources.h"
 #include "support/traffic.h"
 
 namespace tutti::test {
 namespace {
 
-bool mayMakeNamespaces() {
-  const pid_t child = ::fork();
-  if (child == 0)
-    ::_exit(::unshare(CLONE_NEWNS) == 0 &&
-                    ::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0  // not in every chroot
-                ? 0
-                : 1);
-  int status = -1;
-  ::waitpid(child, &status, 0);
-  return status == 0;
-}
+bool mayMakeNamespaces() { return tutti::test::mayMakeNamespaces(CLONE_NEWNS); }
 
 /// An own, empty /dev/shm for the calling thread's process from now on.
 void privateDevShm() {
@@ -38,20 +27,7 @@ void privateDevShm() {
   ASSERT_EQ(::mount("tmpfs", "/dev/shm", "tmpfs", 0, "size=1m"), 0);
 }
 
-/// From now on the calling thread (and threads it starts) can make no Unix sockets.
-void forbidUnixSockets() {
-  sock_filter program[] = {
-      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
-      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_socket, 0, 3),
-      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, args[0])),
-      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, AF_UNIX, 0, 1),
-      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EACCES),
-      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-  };
-  const sock_fprog filter{sizeof(program) / sizeof(program[0]), program};
-  ASSERT_EQ(::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
-  ASSERT_EQ(::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter), 0);
-}
+void forbidUnixSockets() { ASSERT_TRUE(tutti::test::forbidUnixSockets()); }
 
 /// One rank a process on one host; `prepare` spoils the world for some; `expected` is how ranks 0 and 1 are
 /// connected.
