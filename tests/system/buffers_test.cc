@@ -35,7 +35,7 @@ TEST(MappedBuffers, MayBeFreedAsSoonAsTheirOwnRanksCallHasEnded) {
 }
 
 TEST(DirectAccess, CanBeSwitchedOffBetweenThreadsOfOneProcess) {
-  const Setting off("NCCL_P2P_DISABLE", "1");
+  const Settings off{{"NCCL_P2P_DISABLE", "1"}};
   Child child([](const ChildSide& parent) {
     ncclComm_t comms[2];
     must(ncclCommInitAll(comms, 2, nullptr), "ncclCommInitAll", parent);
@@ -55,7 +55,7 @@ TEST(DirectAccess, CanBeSwitchedOffBetweenThreadsOfOneProcess) {
 }
 
 TEST(AlgorithmDemand, ThatCannotBeMetIsRefusedByTheCallItself) {
-  const Setting tree("NCCL_ALGO", "tree");
+  const Settings tree{{"NCCL_ALGO", "tree"}};
   RankProcesses ranks(2, Path::sharedMemory, [](Rank& self, const ChildSide& parent) {
     std::vector<int> data(1000, 1), gathered(2000);
     if (ncclAllGather(data.data(), gathered.data(), 1000, ncclInt32, self.comm, nullptr) != ncclInvalidUsage)

@@ -100,11 +100,6 @@ int checkCount(const Rank& self, const ChildSide& parent, size_t count, bool ofR
 
 }  // namespace
 
-Setting::Setting(const char* name, const std::string& value) : name_(name) {
-  ::setenv(name, value.c_str(), 1);
-}
-Setting::~Setting() { ::unsetenv(name_.c_str()); }
-
 bool mayMakeNamespaces() { return test::mayMakeNamespaces(CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWUTS); }
 
 void ownDevShm(const char* size) {

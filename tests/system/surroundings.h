@@ -16,18 +16,6 @@ inline constexpr std::chrono::seconds kRankLimit{40};
 /// Elements: so many that slots are used several times.
 inline constexpr size_t kLargeCount = test::scaled(600000, 50000);
 
-/// Sets a variable for the processes that are made while it lives.
-class Setting {
- public:
-  Setting(const char* name, const std::string& value);
-  ~Setting();
-  Setting(const Setting&) = delete;
-  Setting& operator=(const Setting&) = delete;
-
- private:
-  std::string name_;
-};
-
 /// Whether this process may make mount and PID namespaces: root, mostly.
 bool mayMakeNamespaces();
 /// In a mount namespace of its own from now on: an empty /dev/shm of this size, that nobody else sees.

@@ -103,11 +103,11 @@ class Sweep {
 
 /// For ranks that cannot reach their peers, and whose peers wait for them in vain.
 struct ShortTimes {
-  const Setting init{"TUTTI_INIT_TIMEOUT", underSanitizer() ? "8" : "2"};
-  const Setting tries{"NCCL_SOCKET_RETRY_CNT", "3"};
-  const Setting local{"NCCL_SOCKET_IFNAME", "lo"};
-  const Setting family{"NCCL_SOCKET_FAMILY", "AF_INET"};
-  const Setting quiet{"NCCL_DEBUG_FILE", "/dev/null"};
+  const Settings init{{"TUTTI_INIT_TIMEOUT", underSanitizer() ? "8" : "2"}};
+  const Settings tries{{"NCCL_SOCKET_RETRY_CNT", "3"}};
+  const Settings local{{"NCCL_SOCKET_IFNAME", "lo"}};
+  const Settings family{{"NCCL_SOCKET_FAMILY", "AF_INET"}};
+  const Settings quiet{{"NCCL_DEBUG_FILE", "/dev/null"}};
 };
 
 TEST(Limits, OnDescriptorsAreNamedOnAllRanks) {

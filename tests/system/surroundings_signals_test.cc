@@ -67,7 +67,7 @@ TEST_P(Signals, OfATimerDisturbNoCall) {
 }
 
 TEST_P(Signals, OfBrokenConnectionsKillNobodyWhoSends) {
-  const Setting quiet("NCCL_DEBUG_FILE", "/dev/null");
+  const Settings quiet{{"NCCL_DEBUG_FILE", "/dev/null"}};
   RankProcesses ranks(
       3, GetParam(),
       [](Rank& self, const ChildSide& parent) {
@@ -105,8 +105,8 @@ INSTANTIATE_TEST_SUITE_P(Paths, Signals, testing::Values(Path::sharedMemory, Pat
                          [](const auto& each) { return std::string(nameOf(each.param)); });
 
 TEST(BrokenConnections, KillNobodyInInit) {
-  const Setting quiet("NCCL_DEBUG_FILE", "/dev/null");
-  const Setting tries("NCCL_SOCKET_RETRY_CNT", "3");  // rank 2 finds nobody
+  const Settings quiet{{"NCCL_DEBUG_FILE", "/dev/null"}};
+  const Settings tries{{"NCCL_SOCKET_RETRY_CNT", "3"}};  // rank 2 finds nobody
   // Rank 1 of 3 has come to the rendezvous and is killed there; rank 2 comes after that.
   int gate[2];
   ASSERT_EQ(::pipe2(gate, O_CLOEXEC), 0);

@@ -116,9 +116,9 @@ constexpr auto kUndisturbed = 9s;
 class Garbage : public testing::TestWithParam<Path> {};
 
 TEST_P(Garbage, DuringCollectivesDisturbsNobody) {
-  const Setting local("NCCL_SOCKET_IFNAME", "lo");
-  const Setting ras("NCCL_RAS_ADDR", freeAddress());
-  const Setting quiet("NCCL_DEBUG_FILE", "/dev/null");
+  const Settings local{{"NCCL_SOCKET_IFNAME", "lo"}};
+  const Settings ras{{"NCCL_RAS_ADDR", freeAddress()}};
+  const Settings quiet{{"NCCL_DEBUG_FILE", "/dev/null"}};
   RankProcesses ranks(3, GetParam(), workUntilToldToStop, fewDescriptors);
   std::vector<Listener> listeners;
   for (int rank = 0; rank < ranks.size(); ++rank) {
@@ -144,8 +144,8 @@ TEST_P(Garbage, DuringCollectivesDisturbsNobody) {
 }
 
 TEST_P(Garbage, InInitDisturbsNobody) {
-  const Setting local("NCCL_SOCKET_IFNAME", "lo");
-  const Setting quiet("NCCL_DEBUG_FILE", "/dev/null");
+  const Settings local{{"NCCL_SOCKET_IFNAME", "lo"}};
+  const Settings quiet{{"NCCL_DEBUG_FILE", "/dev/null"}};
   int gate[2];
   ASSERT_EQ(::pipe2(gate, O_CLOEXEC), 0);
   RankProcesses ranks(
@@ -232,10 +232,10 @@ class Stranger {
 TEST(TakenNames, TheRendezvousPortOfAnotherProcessIsNamedAndNotTrusted) {
   const Stranger stranger({}, 0, "HTTP/1.1 200 OK\r\n\r\n");
   const std::string address = "127.0.0.1:" + stranger.port();
-  const Setting id("NCCL_COMM_ID", address);
-  const Setting patience("TUTTI_INIT_TIMEOUT", "1");
-  const Setting local("NCCL_SOCKET_IFNAME", "lo");
-  const Setting quiet("NCCL_DEBUG_FILE", "/dev/null");
+  const Settings id{{"NCCL_COMM_ID", address}};
+  const Settings patience{{"TUTTI_INIT_TIMEOUT", "1"}};
+  const Settings local{{"NCCL_SOCKET_IFNAME", "lo"}};
+  const Settings quiet{{"NCCL_DEBUG_FILE", "/dev/null"}};
   std::vector<std::unique_ptr<Child>> ranks;
   for (int rank = 0; rank < 2; ++rank)
     ranks.push_back(std::make_unique<Child>([rank](const ChildSide& parent) {
