@@ -246,21 +246,22 @@ TEST_P(BothPaths, AFailureIsPrintedWithoutAnybodyAskingAndAnAbortIsNot) {
   const Settings settings{{"NCCL_DEBUG_FILE", log.path()}};
   RankProcesses ranks(3, GetParam(), [](Rank& self, const ChildSide& parent) {
     float* data = allocate(kMany, parent);
+    ncclComm_t own = nullptr;
+    must(ncclCommSplit(self.comm, self.rank, 0, &own, nullptr), "ncclCommSplit", parent);
+    must(ncclCommAbort(own), "ncclCommAbort", parent);
     must(allReduce(self, data), "ncclAllReduce", parent);
     must(cudaStreamSynchronize(nullptr), "cudaStreamSynchronize", parent);
     parent.say("there");
-    if (self.rank == 2) {
-      char go = 0;
-      parent.receive(&go, 1);
-    }
-    ncclComm_t other = nullptr;
-    must(ncclCommSplit(self.comm, self.rank, 0, &other, nullptr), "ncclCommSplit", parent);
-    must(ncclCommAbort(other), "ncclCommAbort", parent);
+    char go = 0;
+    parent.receive(&go, 1);
+    must(ncclCommAbort(self.comm), "ncclCommAbort", parent);
     return 0;
   });
   for (int rank = 0; rank < 3; ++rank) ranks[rank].expectLine("there", in(kPatience));
   ranks[2].kill(SIGKILL);
   EXPECT_TRUE(log.contains("rank 2 (host", 10s)) << log.text();
+  for (const int rank : {0, 1}) ranks[rank].send("x", 1);
+  for (const int rank : {0, 1}) EXPECT_EQ(ranks[rank].wait(in(kPatience)), 0) << "rank " << rank;
   EXPECT_THAT(log.text(), AllOf(HasSubstr("died"), Not(HasSubstr("aborted the communicator"))));
 }
 
