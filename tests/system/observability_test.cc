@@ -262,7 +262,7 @@ TEST_P(BothPaths, AFailureIsPrintedWithoutAnybodyAskingAndAnAbortIsNot) {
   EXPECT_TRUE(log.contains("rank 2 (host", 10s)) << log.text();
   for (const int rank : {0, 1}) ranks[rank].send("x", 1);
   for (const int rank : {0, 1}) EXPECT_EQ(ranks[rank].wait(in(kPatience)), 0) << "rank " << rank;
-  EXPECT_THAT(log.text(), AllOf(HasSubstr("died"), Not(HasSubstr("aborted the communicator"))));
+  EXPECT_THAT(log.text(), AllOf(HasSubstr("died"), Not(HasSubstr("abort"))));  // by whatever words
 }
 
 TEST_P(BothPaths, AStalledOperationIsReportedWithWhoWaitsForWhomAndGoesOn) {
