@@ -2,10 +2,7 @@
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
-#include <cstdio>
 #include <limits>
-#include <memory>
 #include <optional>
 #include <pugixml.hpp>
 
@@ -234,16 +231,7 @@ Result<MscclProgram> parseMscclXml(std::string_view text, std::string_view fileN
 }
 
 Result<MscclProgram> readMscclXml(const std::string& path) {
-  const std::unique_ptr<FILE, int (*)(FILE*)> file(std::fopen(path.c_str(), "rbe"), std::fclose);
-  if (file == nullptr) return systemError(errno, "open algorithm file {}", path);
-  std::string text;
-  std::array<char, 65536> buffer;
-  while (text.size() <= kMscclMaxFileBytes) {
-    const size_t got = std::fread(buffer.data(), 1, buffer.size(), file.get());
-    text.append(buffer.data(), got);
-    if (got < buffer.size()) break;
-  }
-  if (std::ferror(file.get()) != 0) return systemError(errno, "read algorithm file {}", path);
+  TUTTI_ASSIGN(const std::string text, readXmlFile("algorithm file", path, kMscclMaxFileBytes));
   return parseMscclXml(text, path);
 }
 

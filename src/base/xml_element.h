@@ -4,8 +4,12 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
+#include <cerrno>
 #include <charconv>
 #include <cstdint>
+#include <cstdio>
+#include <memory>
 #include <pugixml.hpp>
 #include <span>
 #include <string>
@@ -16,6 +20,22 @@
 #include "base/status.h"
 
 namespace tutti {
+
+/// The text of a file, `kind` in messages ("topology file"). Of a longer one a little more than `mostBytes`,
+/// so that its parser can refuse it.
+inline Result<std::string> readXmlFile(std::string_view kind, const std::string& path, size_t mostBytes) {
+  const std::unique_ptr<FILE, int (*)(FILE*)> file(std::fopen(path.c_str(), "rbe"), std::fclose);
+  if (file == nullptr) return systemError(errno, "open {} {}", kind, path);
+  std::string text;
+  std::array<char, 65536> buffer;
+  while (text.size() <= mostBytes) {
+    const size_t got = std::fread(buffer.data(), 1, buffer.size(), file.get());
+    text.append(buffer.data(), got);
+    if (got < buffer.size()) break;
+  }
+  if (std::ferror(file.get()) != 0) return systemError(errno, "read {} {}", kind, path);
+  return text;
+}
 
 /// The text of a file, for line numbers in messages. All that it is given must outlive it.
 class XmlSource {

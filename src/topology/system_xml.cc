@@ -1,13 +1,10 @@
 #include "topology/system_xml.h"
 
 #include <array>
-#include <cerrno>
 #include <charconv>
 #include <cmath>
-#include <cstdio>
 #include <limits>
 #include <map>
-#include <memory>
 #include <utility>
 
 #include "base/xml_element.h"
@@ -186,16 +183,7 @@ Result<SystemDescription> parseSystemXml(std::string_view text, std::string_view
 }
 
 Result<SystemDescription> readSystemXml(const std::string& path) {
-  const std::unique_ptr<FILE, int (*)(FILE*)> file(std::fopen(path.c_str(), "rbe"), std::fclose);
-  if (file == nullptr) return systemError(errno, "open topology file {}", path);
-  std::string text;
-  std::array<char, 65536> buffer;
-  while (text.size() <= kSystemXmlMaxBytes) {
-    const size_t got = std::fread(buffer.data(), 1, buffer.size(), file.get());
-    text.append(buffer.data(), got);
-    if (got < buffer.size()) break;
-  }
-  if (std::ferror(file.get()) != 0) return systemError(errno, "read topology file {}", path);
+  TUTTI_ASSIGN(const std::string text, readXmlFile("topology file", path, kSystemXmlMaxBytes));
   return parseSystemXml(text, path);
 }
 
