@@ -4,7 +4,6 @@
 #include <poll.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
-#include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -14,6 +13,7 @@
 #include <cstring>
 
 #include "base/random.h"
+#include "base/socket.h"
 
 namespace tutti {
 namespace {
@@ -28,19 +28,10 @@ timespec inMicros(uint32_t micros) {
   return {static_cast<time_t>(micros / 1000000U), static_cast<long>(micros % 1000000U) * 1000L};
 }
 
-/// In the abstract namespace: a zero byte, then the name.
-struct LineAddress {
-  sockaddr_un address{};
-  socklen_t length;
-
-  explicit LineAddress(const char* name) {
-    address.sun_family = AF_UNIX;
-    const size_t bytes = ::strnlen(name, Doorbell::kLineBytes);
-    std::memcpy(address.sun_path + 1, name, bytes);
-    length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + bytes);
-  }
-  const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&address); }
-};
+/// The line lies in memory that others write, too.
+SocketAddress addressOf(const char* line) {
+  return SocketAddress::abstractUnix({line, ::strnlen(line, Doorbell::kLineBytes)});
+}
 
 /// What bytes for lines are sent from. One for the process, for as long as it lives: a wake-up must not cost
 /// three system calls.
@@ -98,15 +89,15 @@ Result<UniqueFd> Doorbell::openLine() {
   name.copy(line, kLineBytes - 1);
   UniqueFd fd(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!fd) return systemError(errno, "make a socket for wake-ups");
-  const LineAddress to(line);
-  if (::bind(fd.get(), to.get(), to.length) != 0) return systemError(errno, "name a socket for wake-ups");
+  const SocketAddress to = addressOf(line);
+  if (::bind(fd.get(), to.data(), to.length()) != 0) return systemError(errno, "name a socket for wake-ups");
   return fd;
 }
 
 void Doorbell::sendOnLine() const {
-  const LineAddress to(line);
+  const SocketAddress to = addressOf(line);
   // Fails when nobody is there any more, or when the queue is full and the sleeper wakes up anyway.
-  (void)::sendto(lineSocket(), "", 1, MSG_DONTWAIT | MSG_NOSIGNAL, to.get(), to.length);
+  (void)::sendto(lineSocket(), "", 1, MSG_DONTWAIT | MSG_NOSIGNAL, to.data(), to.length());
 }
 
 }  // namespace tutti
