@@ -2,11 +2,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <fstream>
 #include <iterator>
 #include <string>
 
 #include "algorithms/msccl_import.h"
+#include "support/files.h"
 
 namespace tutti {
 namespace {
@@ -17,11 +17,7 @@ std::string dataPath(const std::string& name) {
   return std::string(TUTTI_SOURCE_DIR) + "/tests/algorithms/data/" + name;
 }
 
-std::string readText(const std::string& name) {
-  std::ifstream file(dataPath(name));
-  EXPECT_TRUE(file.good()) << name;
-  return {std::istreambuf_iterator<char>(file), {}};
-}
+std::string readText(const std::string& name) { return test::contentOf(dataPath(name)); }
 
 std::string replaced(std::string text, const std::string& from, const std::string& to) {
   const size_t at = text.find(from);

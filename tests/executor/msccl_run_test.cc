@@ -1,10 +1,10 @@
 // Algorithms from files: the executor runs what the import made of them, on as many ranks as the file is for.
 #include <gtest/gtest.h>
 
-#include <fstream>
 #include <iterator>
 
 #include "algorithms/msccl_import.h"
+#include "support/files.h"
 #include "team.h"
 
 namespace tutti {
@@ -15,9 +15,7 @@ using test::CallData;
 using test::Team;
 
 ImportedAlgorithm importFile(const std::string& name) {
-  std::ifstream file(std::string(TUTTI_SOURCE_DIR) + "/tests/algorithms/data/" + name);
-  EXPECT_TRUE(file.good()) << name;
-  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  const std::string text = test::contentOf(std::string(TUTTI_SOURCE_DIR) + "/tests/algorithms/data/" + name);
   auto imported = importMscclXml(text, name);
   EXPECT_TRUE(imported.isOk()) << imported.status().message();
   return imported.isOk() ? std::move(imported).value() : ImportedAlgorithm{};

@@ -11,24 +11,18 @@
 
 #include "base/params.h"
 #include "support/command.h"
+#include "support/files.h"
 
 namespace {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
+using tutti::test::contentOf;
 using tutti::test::Outcome;
 using tutti::test::runCommand;
 
 const std::string kSource = TUTTI_SOURCE_DIR;
-
-std::string contentOf(const std::string& path) {
-  std::ifstream in(path);
-  EXPECT_TRUE(in) << path;
-  std::ostringstream text;
-  text << in.rdbuf();
-  return text.str();
-}
 
 struct Row {
   std::string served;

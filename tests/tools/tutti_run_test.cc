@@ -7,6 +7,7 @@
 
 #include "common/runtime_paths.h"
 #include "support/command.h"
+#include "support/files.h"
 #include "tutti_run/elf_needs.h"
 
 using testing::EndsWith;
@@ -88,8 +89,7 @@ TEST(TuttiRun, RunsAProgramOfNvccUnchanged) { GTEST_SKIP() << "no nvcc was found
 
 TEST(TuttiRun, RefusesAnotherMajorVersionAndSaysWhatToDo) {
   // A program that needs a library of that name: made by editing the name in one that needs libcudart.so.13.
-  std::ifstream in(kBin + "/which_runtime", std::ios::binary);
-  std::string bytes((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
+  std::string bytes = tutti::test::contentOf(kBin + "/which_runtime");
   const size_t at = bytes.find("libcudart.so.13");
   ASSERT_NE(at, std::string::npos);
   bytes[at + 14] = '2';
@@ -103,8 +103,7 @@ TEST(TuttiRun, RefusesAnotherMajorVersionAndSaysWhatToDo) {
 }
 
 TEST(TuttiRun, ReadsAnyFileWithoutHarm) {
-  std::ifstream in(kBin + "/which_runtime", std::ios::binary);
-  const std::string bytes((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
+  const std::string bytes = tutti::test::contentOf(kBin + "/which_runtime");
   const std::string file = testing::TempDir() + "/damaged";
   for (size_t length = 0; length < bytes.size(); length += 1 + length / 7) {
     std::ofstream(file, std::ios::binary).write(bytes.data(), static_cast<std::streamsize>(length));

@@ -2,26 +2,17 @@
 
 #include <gmock/gmock.h>
 
-#include <fstream>
-#include <sstream>
-
+#include "support/files.h"
 #include "topology/topology_files.h"
 
 namespace tutti {
 namespace {
 
+using test::contentOf;
 using test::describe;
 using test::topologyFile;
 using testing::HasSubstr;
 using testing::StartsWith;
-
-std::string contentOf(const std::string& path) {
-  std::ifstream in(path);
-  EXPECT_TRUE(in) << path;
-  std::ostringstream text;
-  text << in.rdbuf();
-  return text.str();
-}
 
 std::string errorOf(std::string_view text) {
   const auto parsed = parseSystemXml(text, "test.xml");
