@@ -157,9 +157,9 @@ void Monitor::startWatch() {
   if (armed_.exchange(true, std::memory_order_acq_rel) || !wanted) return;
   const std::lock_guard lock(mutex_);
   if (!running()) return;
-  seen(movement());
   // Called by a thread that has an operation to run. Without memory for a timer the next one tries again.
   if (!statusOf([this] {
+         seen(movement());
          addTick();
          return Status::ok();
        }).isOk())

@@ -156,14 +156,11 @@ RankTask::State RankTask::advance(size_t byteBudget) {
   State state = State::waiting;
   const Status thrown = statusOf([&] {
     state = advanceBoth(byteBudget);
+    if (state == State::waiting && progress.wanted()) publishWaits();
     return Status::ok();
   });
   if (!thrown.isOk()) return fail(thrown);  // out of memory: on a stream's thread nobody else would catch it
-  if (state == State::progressed) {
-    progress.moved();
-  } else if (state == State::waiting && progress.wanted()) {
-    publishWaits();
-  }
+  if (state == State::progressed) progress.moved();
   return state;
 }
 

@@ -65,7 +65,7 @@ Result<RunHandle> HostExecutor::start(std::span<const Launch> launches) {
   }
   RunHandle run(freeRuns_.back());
   freeRuns_.pop_back();
-  if (Status status = run->reset(launches); !status.isOk()) {
+  if (Status status = statusOf([&] { return run->reset(launches); }); !status.isOk()) {
     run->state_ = HostRun::State::failed;  // no ticket was drawn
     return status;
   }
