@@ -57,6 +57,9 @@ class Dialer {
   Status trouble() const;
   /// The same as the error of who gives up.
   Status timedOut() const;
+  /// After an outcome that is an error: whether the target is not there any more. Its best address has said
+  /// so (nobody listens, or what listens does not know the service), and nothing is open about the others.
+  bool turnedAway() const;
 
  private:
   struct Route;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <numeric>
 #include <set>
 #include <thread>
 
@@ -84,6 +85,7 @@ Status Communicator::connectTo(Deadline deadline) {
   request.id = setup_.id;
   request.rank = setup_.rank;
   request.nranks = setup_.ranks;
+  request.kin = std::move(setup_.kin);
   request.settings = agreedSettings();
   request.settings["config.minCTAs"] = std::to_string(setup_.minChannels);
   request.settings["config.maxCTAs"] = std::to_string(setup_.maxChannels);
@@ -226,6 +228,9 @@ Result<std::vector<std::string>> Communicator::exchange(const std::string& mine,
   // The control channel ended with the revocation: all ranks meet anew, at a place that all can compute.
   JoinRequest request;
   request.id = deriveId(0, "meeting after revoke");
+  std::vector<int> everyone(static_cast<size_t>(setup_.ranks));
+  std::iota(everyone.begin(), everyone.end(), 0);
+  request.kin = kin(everyone);
   request.rank = setup_.rank;
   request.nranks = setup_.ranks;
   request.faults = std::make_shared<FaultState>();

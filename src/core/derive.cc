@@ -63,7 +63,9 @@ Status prepareSplit(Communicator& parent, Communicator* child, int color, int ke
   const auto mine = std::find_if(group.begin(), group.end(),
                                  [&](const SplitChoice& one) { return one.rank == parent.rank(); });
   child->setRank(static_cast<int>(mine - group.begin()), static_cast<int>(group.size()));
-  child->setId(parent.deriveId(group.front().rank, fmt::format("split {}", color)));
+  std::vector<int> ranks;
+  for (const SplitChoice& one : group) ranks.push_back(one.rank);
+  child->setId(parent.deriveId(ranks.front(), fmt::format("split {}", color)), parent.kin(ranks));
   return Status::ok();
 }
 
@@ -164,6 +166,7 @@ Status shrinkComm(ncclComm_t comm, const int* excluded, int excludedCount, ncclC
   }
   setup.ranks = static_cast<int>(stay.size());
   setup.id = resolved->deriveId(stay.front(), purpose);
+  setup.kin = resolved->kin(stay);
   const auto parent = std::make_shared<CommUse>(std::move(resolved));
   const auto child = beginHandle(setup);
   *newComm = child->handle();

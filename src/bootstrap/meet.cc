@@ -1,0 +1,121 @@
+// The rank's side of the rendezvous.
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+
+#include "base/log.h"
+#include "base/params.h"
+#include "bootstrap/rendezvous.h"
+
+namespace tutti {
+namespace {
+
+/// The root answers at the deadline of the rank that gives up first; that rank waits so much longer for it.
+constexpr std::chrono::seconds kRootGrace{3};
+/// For a rank whose connection was closed before an answer came.
+constexpr int kMoreTries = 3;
+constexpr std::chrono::seconds kNextTryLimit{5};
+constexpr int64_t kDerivedPauseMs = 10;
+constexpr size_t kMaxReason = 1000;
+/// The maker of a unique id was there before the id: where nobody answers at all, it has gone. Tries, unless
+/// NCCL_SOCKET_RETRY_CNT says something; about 3 s.
+constexpr int64_t kTriesForTheMaker = 7;
+/// A leader that lets wait for itself is asked for where it comes from: first after, and at the latest after.
+constexpr std::chrono::milliseconds kFirstAsk{1000};
+constexpr std::chrono::milliseconds kLastAsk{4000};
+constexpr std::chrono::milliseconds kAskLimit{2000};
+
+/// Waits until the peer has closed its side, so that what was sent last is not lost in a reset.
+void drain(int fd, Deadline deadline) {
+  char rest[256];
+  while (waitFor(fd, POLLIN, deadline, nullptr).isOk()) {
+    const ssize_t got = ::recv(fd, rest, sizeof rest, MSG_DONTWAIT);
+    if (got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR)) return;
+  }
+}
+
+/// A rank that is stopped meanwhile says so, and why: the root tells the others.
+Result<Frame> awaitAnswer(int fd, const JoinHello& hello, Deadline patience, const FaultState* faults) {
+  const Status ready = waitFor(fd, POLLIN, patience, faults);
+  if (ready.isOk()) return receiveFrame(fd, Link::kMaxFrame, patience, faults);
+  if (faults == nullptr || !faults->stopped()) return ready;
+  const Deadline limit = Deadline::after(kFarewellLimit);
+  const Status why = leavingError(hello.member, faults->error());
+  if (sendFrame(fd, kErrorFrame, encodeError(why), limit, nullptr).isOk()) {
+    ::shutdown(fd, SHUT_WR);
+    drain(fd, limit);
+  }
+  return faults->error();
+}
+
+/// Connects to the root. A leader that does not serve it yet is waited for as long as it is there.
+Result<UniqueFd> reachRoot(const UniqueId& id, const JoinHello& hello, Deadline deadline,
+                           const FaultState* faults, const RetryPolicy& retry, const Kin* leader) {
+  for (auto pause = kFirstAsk;; pause = std::min(2 * pause, kLastAsk)) {
+    const bool asks = leader != nullptr && hello.member.rank != 0;
+    const Deadline limit = asks ? std::min(deadline, Deadline::after(pause)) : deadline;
+    auto connected =
+        connectAuthenticated(id.addresses, id.id, id.secret, hello.encode(), limit, faults, retry);
+    if (connected.isOk() || !asks || deadline.passed() || (faults != nullptr && faults->stopped()))
+      return connected;
+    const Status there = checkOffered(leader->member.addresses, leader->member.service, leader->secret,
+                                      linkHello(LinkKind::probe, -1),
+                                      std::min(deadline, Deadline::after(kAskLimit)), faults);
+    if (!there.isOk()) return goneError(0, leader->member, there);
+  }
+}
+
+}  // namespace
+
+Status leavingError(const Member& member, const Status& why) {
+  return remoteError("{} left during initialisation: {}", member.text(), why.message().substr(0, kMaxReason));
+}
+
+Result<Meeting> meet(const UniqueId& id, const JoinHello& hello, Deadline deadline, const FaultState* faults,
+                     const Kin* leader) {
+  RetryPolicy retry = RetryPolicy::fromParams();
+  // Rank 0 may start any time later; the maker of a unique id was there before the id.
+  retry.untilDeadline = id.kind != UniqueId::Kind::makerServes;
+  if (id.kind == UniqueId::Kind::makerServes && !params().socketRetryCnt.isSet())
+    retry.retries = kTriesForTheMaker;
+  if (id.kind == UniqueId::Kind::derived) retry.pauseMs = kDerivedPauseMs;  // rank 0 is in the same call
+  std::string where;
+  for (const SocketAddress& address : id.addresses) where += (where.empty() ? "" : ", ") + address.text();
+  auto connected = reachRoot(id, hello, deadline, faults, retry, leader);
+  if (!connected.isOk()) {
+    if (faults != nullptr && faults->stopped()) {
+      JoinHello farewell = hello;
+      farewell.leaving = faults->error().message().substr(0, kMaxReason);
+      (void)connectAuthenticated(id.addresses, id.id, id.secret, farewell.encode(),
+                                 Deadline::after(kFarewellLimit), nullptr, retry);
+    }
+    return std::move(connected).status().withContext(
+        "rank {}: reach the rendezvous of {} at {}", hello.member.rank,
+        id.kind == UniqueId::Kind::makerServes ? "the process that made the unique id" : "rank 0", where);
+  }
+  const Deadline patience = deadline.isNever() ? deadline : Deadline::at(deadline.at() + kRootGrace);
+  auto answer = awaitAnswer(connected->get(), hello, patience, faults);
+  // A listener that strangers besiege may have taken the connection for one of theirs before the proof came.
+  retry.untilDeadline = false;
+  for (int again = 0; !answer.isOk() && again < kMoreTries; ++again) {
+    if (deadline.passed() || (faults != nullptr && faults->stopped())) break;
+    const Deadline limit = std::min(deadline, Deadline::after(kNextTryLimit));
+    auto next = connectAuthenticated(id.addresses, id.id, id.secret, hello.encode(), limit, faults, retry);
+    if (!next.isOk()) break;
+    connected = std::move(next);
+    answer = awaitAnswer(connected->get(), hello, patience, faults);
+  }
+  if (!answer.isOk())
+    return answer.status().withContext(
+        "rank {}: wait for the other ranks at the rendezvous of {} at {}", hello.member.rank,
+        id.kind == UniqueId::Kind::makerServes ? "the process that made the unique id" : "rank 0", where);
+  if (answer->type == kErrorFrame) return decodeError(answer->body);
+  if (answer->type != kTableFrame) return remoteError("rendezvous: answer of type {}", answer->type);
+  TUTTI_ASSIGN(RendezvousTable table, RendezvousTable::decode(answer->body));
+  if (table.members.size() != static_cast<size_t>(hello.nranks))
+    return remoteError("the rank table has {} entries, expected {}", table.members.size(), hello.nranks);
+  return Meeting{std::move(table), std::move(*connected)};
+}
+
+}  // namespace tutti
