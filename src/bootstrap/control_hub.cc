@@ -152,7 +152,7 @@ Status Control::Hub::meetOthers(const UniqueId& given, Deadline deadline) {
   UniqueId id = given;
   id.addresses = withScopes(id.addresses, listener_->addresses());
   JoinHello hello;
-  hello.version = fmt::format("{} (NCCL {})", tuttiVersion(), NCCL_VERSION_CODE);
+  hello.version = versionOfRank();
   hello.nranks = size_;
   const int64_t limit = params().initTimeout() * 1000;
   hello.limitMs = static_cast<uint32_t>(

@@ -1,9 +1,12 @@
 // The rank's side of the rendezvous.
 #include <poll.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 
+#include "base/identity.h"
 #include "base/log.h"
 #include "base/params.h"
 #include "bootstrap/rendezvous.h"
@@ -15,9 +18,10 @@ namespace {
 constexpr std::chrono::seconds kRootGrace{3};
 /// For a rank whose connection was closed before an answer came.
 constexpr int kMoreTries = 3;
-constexpr std::chrono::seconds kNextTryLimit{5};
+constexpr std::chrono::seconds kNextTryLimit{2};
 constexpr int64_t kDerivedPauseMs = 10;
 constexpr size_t kMaxReason = 1000;
+constexpr uint32_t kDeclinedMs = 20000;
 /// The maker of a unique id was there before the id: where nobody answers at all, it has gone. Tries, unless
 /// NCCL_SOCKET_RETRY_CNT says something; about 3 s.
 constexpr int64_t kTriesForTheMaker = 7;
@@ -49,6 +53,15 @@ Result<Frame> awaitAnswer(int fd, const JoinHello& hello, Deadline patience, con
   return faults->error();
 }
 
+/// An error when the leader has gone; ok when there is none to be asked.
+Status checkLeader(const Kin* leader, const JoinHello& hello, Deadline deadline, const FaultState* faults) {
+  if (leader == nullptr || hello.member.rank == 0) return Status::ok();
+  const Status there =
+      checkOffered(leader->member.addresses, leader->member.service, leader->secret,
+                   linkHello(LinkKind::probe, -1), std::min(deadline, Deadline::after(kAskLimit)), faults);
+  return there.isOk() ? there : goneError(0, leader->member, there);
+}
+
 /// Connects to the root. A leader that does not serve it yet is waited for as long as it is there.
 Result<UniqueFd> reachRoot(const UniqueId& id, const JoinHello& hello, Deadline deadline,
                            const FaultState* faults, const RetryPolicy& retry, const Kin* leader) {
@@ -59,14 +72,30 @@ Result<UniqueFd> reachRoot(const UniqueId& id, const JoinHello& hello, Deadline 
         connectAuthenticated(id.addresses, id.id, id.secret, hello.encode(), limit, faults, retry);
     if (connected.isOk() || !asks || deadline.passed() || (faults != nullptr && faults->stopped()))
       return connected;
-    const Status there = checkOffered(leader->member.addresses, leader->member.service, leader->secret,
-                                      linkHello(LinkKind::probe, -1),
-                                      std::min(deadline, Deadline::after(kAskLimit)), faults);
-    if (!there.isOk()) return goneError(0, leader->member, there);
+    TUTTI_TRY(checkLeader(leader, hello, deadline, faults));
   }
 }
 
+void sayFarewell(const UniqueId& id, JoinHello hello, const Status& why, const RetryPolicy& retry) {
+  hello.leaving = why.message().substr(0, kMaxReason);
+  (void)connectAuthenticated(id.addresses, id.id, id.secret, hello.encode(), Deadline::after(kFarewellLimit),
+                             nullptr, retry);
+}
+
 }  // namespace
+
+std::string versionOfRank() { return fmt::format("{} (NCCL {})", tuttiVersion(), NCCL_VERSION_CODE); }
+
+void declineToMeet(const ncclUniqueId& bytes, int rank, int nranks, const Status& why) {
+  const auto id = UniqueId::decode(bytes);
+  if (!id.isOk()) return;
+  JoinHello hello;
+  hello.version = versionOfRank();
+  hello.nranks = nranks;
+  hello.limitMs = kDeclinedMs;
+  hello.member = {rank, hostName().substr(0, 255), ::getpid(), 0, id->addresses};
+  sayFarewell(*id, std::move(hello), why, RetryPolicy{});
+}
 
 Status leavingError(const Member& member, const Status& why) {
   return remoteError("{} left during initialisation: {}", member.text(), why.message().substr(0, kMaxReason));
@@ -84,12 +113,7 @@ Result<Meeting> meet(const UniqueId& id, const JoinHello& hello, Deadline deadli
   for (const SocketAddress& address : id.addresses) where += (where.empty() ? "" : ", ") + address.text();
   auto connected = reachRoot(id, hello, deadline, faults, retry, leader);
   if (!connected.isOk()) {
-    if (faults != nullptr && faults->stopped()) {
-      JoinHello farewell = hello;
-      farewell.leaving = faults->error().message().substr(0, kMaxReason);
-      (void)connectAuthenticated(id.addresses, id.id, id.secret, farewell.encode(),
-                                 Deadline::after(kFarewellLimit), nullptr, retry);
-    }
+    if (faults != nullptr && faults->stopped()) sayFarewell(id, hello, faults->error(), retry);
     return std::move(connected).status().withContext(
         "rank {}: reach the rendezvous of {} at {}", hello.member.rank,
         id.kind == UniqueId::Kind::makerServes ? "the process that made the unique id" : "rank 0", where);
@@ -100,6 +124,7 @@ Result<Meeting> meet(const UniqueId& id, const JoinHello& hello, Deadline deadli
   retry.untilDeadline = false;
   for (int again = 0; !answer.isOk() && again < kMoreTries; ++again) {
     if (deadline.passed() || (faults != nullptr && faults->stopped())) break;
+    TUTTI_TRY(checkLeader(leader, hello, deadline, faults));
     const Deadline limit = std::min(deadline, Deadline::after(kNextTryLimit));
     auto next = connectAuthenticated(id.addresses, id.id, id.secret, hello.encode(), limit, faults, retry);
     if (!next.isOk()) break;

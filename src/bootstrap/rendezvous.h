@@ -39,6 +39,9 @@
 
 namespace tutti {
 
+/// What all ranks must be: in JoinHello.
+std::string versionOfRank();
+
 /// What a rank says to the root.
 struct JoinHello {
   std::string version;
@@ -145,6 +148,10 @@ struct Meeting {
 /// communicator; may be null.
 Result<Meeting> meet(const UniqueId& id, const JoinHello& hello, Deadline deadline, const FaultState* faults,
                      const Kin* leader);
+
+/// For a rank that cannot even try: tells those who wait at the rendezvous that it will not come, and why.
+/// May take kFarewellLimit.
+void declineToMeet(const ncclUniqueId& id, int rank, int nranks, const Status& why);
 
 /// Frames of the connection to the root after the table; see above.
 enum : uint16_t { kTableFrame = 16, kErrorFrame = 17, kJoinedFrame = 18 };

@@ -67,6 +67,7 @@ Status Communicator::connect() {
   const Deadline deadline = Deadline::after(std::chrono::seconds(params().initTimeout()));
   Status status =
       statusOf([&] { return connectTo(deadline); }).withContext("rank {} of {}", setup_.rank, setup_.ranks);
+  if (const Status fault = making_->finish(); status.isOk() && !fault.isOk()) status = fault;
   making_.reset();
   if (status.isOk()) return status;
   if (deadline.passed() && (status.code() == ncclSystemError || status.code() == ncclRemoteError) &&
@@ -215,7 +216,7 @@ void Communicator::raiseDependents(const Status& why, bool aborted) {
   const std::lock_guard lock(dependentsMutex_);
   for (const Dependent& one : dependents_) {
     if (!aborted && !one.onFault) continue;
-    if (const auto making = one.making.lock()) (*making)->raise(why.withContext("the parent communicator"));
+    if (const auto making = one.making.lock()) making->raise(why.withContext("the parent communicator"));
   }
 }
 

@@ -158,8 +158,27 @@ class Communicator {
   std::atomic<bool> revoked_{false};
   bool closed_ = false;
 
-  /// What others hold of something that is being made: gone once it is made.
-  using Making = std::shared_ptr<FaultState>;
+  /// What others hold of something that is being made. Once it is made their faults are nothing to it: a
+  /// fault comes either before that, and the making fails, or not at all.
+  struct Making {
+    explicit Making(std::shared_ptr<FaultState> subject) : faults(std::move(subject)) {}
+    void raise(const Status& why) {
+      const std::lock_guard lock(mutex);
+      if (made) return;
+      faults->raise(why);
+      fault = why;
+    }
+    /// Ok, or the fault that came before.
+    Status finish() {
+      const std::lock_guard lock(mutex);
+      made = true;
+      return fault;
+    }
+    const std::shared_ptr<FaultState> faults;
+    std::mutex mutex;
+    bool made = false;
+    Status fault;
+  };
   struct Dependent {
     std::weak_ptr<Making> making;
     bool onFault;

@@ -8,6 +8,7 @@
 
 #include "base/params.h"
 #include "base/wire.h"
+#include "bootstrap/rendezvous.h"
 #include "bootstrap/unique_id.h"
 #include "core/communicator.h"
 #include "core/config.h"
@@ -213,9 +214,13 @@ Status growComm(ncclComm_t comm, int ranks, const ncclUniqueId* id, int rank, nc
   const std::shared_ptr<const ncclUniqueId> given =
       id != nullptr ? std::make_shared<ncclUniqueId>(*id) : nullptr;
   Job job = makeJob(child, [parent, child, given, ranks]() -> Status {
-    TUTTI_ASSIGN(const ncclUniqueId common, exchangeGrowId(**parent, given.get(), ranks));
-    (*child)->setId(common);
-    return Status::ok();
+    const auto common = exchangeGrowId(**parent, given.get(), ranks);
+    if (common.isOk()) {
+      (*child)->setId(*common);
+    } else if (given) {  // the new ranks know nothing of this communicator and its end
+      declineToMeet(*given, (*parent)->rank(), ranks, common.status());
+    }
+    return common.status();
   });
   job.blocking = comm->blocking;
   job.subject = parent;

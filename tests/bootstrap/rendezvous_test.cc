@@ -295,7 +295,7 @@ TEST(DerivedRendezvous, WaitsForThoseWhoAreThere) {
   for (const int first : {0, 1}) {
     auto early = family.child(first), late = family.child(1 - first);
     std::thread waiting([&] { join(*early); });
-    std::this_thread::sleep_for(2500ms);  // asked for twice
+    std::this_thread::sleep_for(1300ms);  // asked for once
     join(*late);
     waiting.join();
     EXPECT_TRUE(early->control) << early->status.message();
