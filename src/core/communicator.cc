@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstring>
 #include <numeric>
 #include <set>
 #include <thread>
 
+#include "base/hmac.h"
 #include "base/log.h"
 #include "base/params.h"
 #include "core/call_check.h"
@@ -145,6 +147,10 @@ void Communicator::startMonitor() {
   subject.ranks = setup_.ranks;
   subject.device = setup_.device;
   subject.name = setup_.name;
+  for (const PeerInfo& peer : peers_) {
+    const Digest digest = sha256(peer.hostId);
+    std::memcpy(&subject.hostKeys.emplace_back(), digest.data(), sizeof(uint64_t));
+  }
   subject.control = control_.get();
   subject.bell = endpoint_->bell(setup_.rank);
   subject.faults = faults_;

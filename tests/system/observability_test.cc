@@ -474,6 +474,28 @@ TEST_P(BothPaths, TuttiRasShowsADeadRank) {
   }
 }
 
+TEST(TuttiRas, NamesAStoppedProcessAndDoesNotWaitForItLong) {
+  RankProcesses ranks(3, Path::sharedMemory, [](Rank& self, const ChildSide& parent) {
+    parent.say("there");
+    char go = 0;
+    parent.receive(&go, 1);
+    must(ncclCommDestroy(self.comm), "ncclCommDestroy", parent);
+    return 0;
+  });
+  for (int rank = 0; rank < 3; ++rank) ranks[rank].expectLine("there", in(kPatience));
+  ranks[1].kill(SIGSTOP);
+  const auto start = std::chrono::steady_clock::now();
+  const test::Outcome all = tuttiRas("");
+  const auto took = std::chrono::steady_clock::now() - start;
+  EXPECT_THAT(all.output, HasSubstr("process " + std::to_string(ranks[1].pid()) + " does not answer"));
+  EXPECT_THAT(all.output, ContainsRegex("PROBLEM: rank 1 \\(host [^ ]+, pid " +
+                                        std::to_string(ranks[1].pid()) + "\\) does not answer"));
+  EXPECT_LT(took, 6s);
+  ranks[1].kill(SIGCONT);
+  for (int rank = 0; rank < 3; ++rank) ranks[rank].send("x", 1);
+  ranks.expectSuccess(kPatience);
+}
+
 /// Its peer's memory is asked for at the moment when the peer is dead, but the news of it has not come yet.
 TEST(DeathDuringACall, IsTheErrorNotTheConnectionThatWasRefused) {
   for (int attempt = 0; attempt < 3; ++attempt) {
