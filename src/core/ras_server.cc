@@ -26,9 +26,9 @@ constexpr size_t kMostClients = 16;
 constexpr milliseconds kCommandLimit{10000};  // from one command to the next
 constexpr milliseconds kAnswerLimit{5000};    // for the ranks, unless TIMEOUT says otherwise; as in NCCL
 constexpr milliseconds kFlushLimit{30000};
-constexpr milliseconds kSurveyLimit{2000};  // of one communicator
+constexpr milliseconds kSurveyLimit{1000};  // of one communicator
 /// Once a process has not answered: it will not do so for its other communicators either.
-constexpr milliseconds kNextSurveyLimit{500};
+constexpr milliseconds kNextSurveyLimit{300};
 
 Result<SocketAddress> rasAddress() {
   std::string text = params().rasAddr();
