@@ -201,14 +201,16 @@ TEST_P(BothPaths, CheckedCallsThatMatchDoWhatTheyAlwaysDo) {
 TEST_P(BothPaths, CheckedSendAgainstACollectiveIsAnError) {
   const Settings settings{{"TUTTI_CHECK", "1"}, {"TUTTI_STALL_WARN", "0.4"}};
   RankProcesses ranks(2, GetParam(), [](Rank& self, const ChildSide& parent) {
-    float* data = allocate(16 * kMany, parent);
+    // More than slots and the kernel's socket buffers (tens of megabytes, where they have grown) can take: a
+    // send that they take whole has ended, and its rank may yet call the collective.
+    float* data = allocate(40 * kMany, parent);
     const ncclResult_t result =
-        self.rank == 0 ? ncclSend(data, 16 * kMany, ncclFloat, 1, self.comm, nullptr) : allReduce(self, data);
+        self.rank == 0 ? ncclSend(data, 40 * kMany, ncclFloat, 1, self.comm, nullptr) : allReduce(self, data);
     return sayError(self, parent, result);
   });
   for (int rank = 0; rank < 2; ++rank)
     EXPECT_THAT(errorOf(ranks, rank),
-                AllOf(HasSubstr("Send of 25600000 bytes to rank 1"), HasSubstr("AllReduce of 400000 x float"),
+                AllOf(HasSubstr("Send of 64000000 bytes to rank 1"), HasSubstr("AllReduce of 400000 x float"),
                       HasSubstr("do not match")));
   ranks.expectSuccess(kPatience);
 }
