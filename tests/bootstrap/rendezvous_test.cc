@@ -291,16 +291,18 @@ TEST(DerivedRendezvous, DoesNotWaitForAFollowerThatHasLeft) {
 }
 
 TEST(DerivedRendezvous, WaitsForThoseWhoAreThere) {
-  const Derived family;
+  const Derived families[2];
+  std::vector<std::unique_ptr<Rank>> early, late;
   for (const int first : {0, 1}) {
-    auto early = family.child(first), late = family.child(1 - first);
-    std::thread waiting([&] { join(*early); });
-    std::this_thread::sleep_for(1300ms);  // asked for once
-    join(*late);
-    waiting.join();
-    EXPECT_TRUE(early->control) << early->status.message();
-    EXPECT_TRUE(late->control) << late->status.message();
+    early.push_back(families[first].child(first));
+    late.push_back(families[first].child(1 - first));
   }
+  std::thread waiting([&] { onThreads(early, [](Rank& rank) { join(rank); }); });
+  std::this_thread::sleep_for(1300ms);  // asked for once
+  onThreads(late, [](Rank& rank) { join(rank); });
+  waiting.join();
+  for (const auto* ranks : {&early, &late})
+    for (const auto& rank : *ranks) EXPECT_TRUE(rank->control) << rank->status.message();
 }
 
 TEST(Rendezvous, RefusesAnotherSecretAndAStaleId) {
