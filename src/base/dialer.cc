@@ -206,7 +206,8 @@ void Dialer::failed(Route& route, const Status& why, bool hopeless) {
   route.last = why;
   ++route.tries;
   const RetryPolicy& retry = request_.retry;
-  route.over = hopeless || (!retry.untilDeadline && route.tries > retry.retries);
+  route.over = hopeless || (!retry.untilDeadline && route.tries > retry.retries) ||
+               (route.refused && route.tries > request_.refusals);
   const auto now = Clock::now();
   route.due = now + std::chrono::milliseconds(std::min(retry.pauseMs * route.tries, kMaxPauseMs));
   for (Route& other : routes_)

@@ -15,6 +15,7 @@
 #pragma once
 
 #include <chrono>
+#include <limits>
 #include <optional>
 #include <string>
 #include <vector>
@@ -35,6 +36,7 @@ class Dialer {
     Secret secret;
     std::string payload;
     RetryPolicy retry;            // for each address
+    int64_t refusals = std::numeric_limits<int64_t>::max();  // so often it is tried again after a refusal
     bool serviceMayCome = false;  // a listener that does not know the service is asked again
     bool guardOverFork = false;   // see IoService::guardOverFork; only where the service thread runs anyway
   };

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cerrno>
 
+#include "base/dialer.h"
 #include "base/identity.h"
 #include "base/log.h"
 #include "base/params.h"
@@ -22,9 +23,9 @@ constexpr std::chrono::seconds kNextTryLimit{2};
 constexpr int64_t kDerivedPauseMs = 10;
 constexpr size_t kMaxReason = 1000;
 constexpr uint32_t kDeclinedMs = 20000;
-/// The maker of a unique id was there before the id: where nobody answers at all, it has gone. Tries, unless
-/// NCCL_SOCKET_RETRY_CNT says something; about 3 s.
-constexpr int64_t kTriesForTheMaker = 7;
+/// The maker of a unique id was there before the id: where nobody listens any more, it has gone. (A network
+/// may come back; that takes the usual tries.) About 3 s, unless NCCL_SOCKET_RETRY_CNT says something.
+constexpr int64_t kRefusalsOfTheMaker = 7;
 /// A leader that lets wait for itself is asked for where it comes from: first after, and at the latest after.
 constexpr std::chrono::milliseconds kFirstAsk{1000};
 constexpr std::chrono::milliseconds kLastAsk{4000};
@@ -62,14 +63,30 @@ Status checkLeader(const Kin* leader, const JoinHello& hello, Deadline deadline,
   return there.isOk() ? there : goneError(0, leader->member, there);
 }
 
+/// connectAuthenticated, but not so patient with a maker of the id that has gone.
+Result<UniqueFd> dialRoot(const UniqueId& id, const JoinHello& hello, Deadline deadline,
+                          const FaultState* faults, const RetryPolicy& retry) {
+  if (id.kind != UniqueId::Kind::makerServes || params().socketRetryCnt.isSet())
+    return connectAuthenticated(id.addresses, id.id, id.secret, hello.encode(), deadline, faults, retry);
+  Dialer::Request request{id.addresses, id.id, id.secret, hello.encode(), retry};
+  request.refusals = kRefusalsOfTheMaker;
+  TUTTI_ASSIGN(const std::unique_ptr<Dialer> dialer, Dialer::start(std::move(request)));
+  for (;;) {
+    if (auto outcome = dialer->advance()) return std::move(*outcome);
+    const Deadline limit = std::min(deadline, Deadline::at(dialer->wake()));
+    if (waitFor(dialer->descriptor(), POLLIN, limit, faults).isOk()) continue;
+    if (faults != nullptr && faults->stopped()) return faults->error();
+    if (deadline.passed()) return dialer->timedOut();
+  }
+}
+
 /// Connects to the root. A leader that does not serve it yet is waited for as long as it is there.
 Result<UniqueFd> reachRoot(const UniqueId& id, const JoinHello& hello, Deadline deadline,
                            const FaultState* faults, const RetryPolicy& retry, const Kin* leader) {
   for (auto pause = kFirstAsk;; pause = std::min(2 * pause, kLastAsk)) {
     const bool asks = leader != nullptr && hello.member.rank != 0;
     const Deadline limit = asks ? std::min(deadline, Deadline::after(pause)) : deadline;
-    auto connected =
-        connectAuthenticated(id.addresses, id.id, id.secret, hello.encode(), limit, faults, retry);
+    auto connected = dialRoot(id, hello, limit, faults, retry);
     if (connected.isOk() || !asks || deadline.passed() || (faults != nullptr && faults->stopped()))
       return connected;
     TUTTI_TRY(checkLeader(leader, hello, deadline, faults));
@@ -106,8 +123,6 @@ Result<Meeting> meet(const UniqueId& id, const JoinHello& hello, Deadline deadli
   RetryPolicy retry = RetryPolicy::fromParams();
   // Rank 0 may start any time later; the maker of a unique id was there before the id.
   retry.untilDeadline = id.kind != UniqueId::Kind::makerServes;
-  if (id.kind == UniqueId::Kind::makerServes && !params().socketRetryCnt.isSet())
-    retry.retries = kTriesForTheMaker;
   if (id.kind == UniqueId::Kind::derived) retry.pauseMs = kDerivedPauseMs;  // rank 0 is in the same call
   std::string where;
   for (const SocketAddress& address : id.addresses) where += (where.empty() ? "" : ", ") + address.text();
@@ -126,7 +141,7 @@ Result<Meeting> meet(const UniqueId& id, const JoinHello& hello, Deadline deadli
     if (deadline.passed() || (faults != nullptr && faults->stopped())) break;
     TUTTI_TRY(checkLeader(leader, hello, deadline, faults));
     const Deadline limit = std::min(deadline, Deadline::after(kNextTryLimit));
-    auto next = connectAuthenticated(id.addresses, id.id, id.secret, hello.encode(), limit, faults, retry);
+    auto next = dialRoot(id, hello, limit, faults, retry);
     if (!next.isOk()) break;
     connected = std::move(next);
     answer = awaitAnswer(connected->get(), hello, patience, faults);

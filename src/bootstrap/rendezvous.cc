@@ -318,13 +318,8 @@ void Root::askForMissing() {
     auto& question = questions_[rank];
     if (static_cast<size_t>(rank) >= kin_.size() || (question != nullptr && !question->finished())) continue;
     const Kin& kin = kin_[static_cast<size_t>(rank)];
-    Dialer::Request request{withScopes(kin.member.addresses, listener_->addresses()),
-                            kin.member.service,
-                            kin.secret,
-                            linkHello(LinkKind::probe, -1),
-                            RetryPolicy{},
-                            false,
-                            false};
+    Dialer::Request request{withScopes(kin.member.addresses, listener_->addresses()), kin.member.service,
+                            kin.secret, linkHello(LinkKind::probe, -1), RetryPolicy{}};
     auto started = AuthConnector::start(std::move(request), Deadline::after(kAnswerLimit),
                                         [weak = weak_from_this(), rank](const Result<UniqueFd>& outcome) {
                                           if (const auto self = weak.lock())
@@ -336,7 +331,9 @@ void Root::askForMissing() {
 
 void Root::onAnswer(int rank, const Status& answer) {
   if (done_ || complete_ || !failure_.isOk() || answer.isOk() || arrivals_.count(rank) != 0) return;
-  if (questions_[rank]->turnedAway()) fail(goneError(rank, kin_[static_cast<size_t>(rank)].member, answer));
+  if (!questions_[rank]->turnedAway()) return;
+  came_.insert(rank);  // there is nobody to be told
+  fail(goneError(rank, kin_[static_cast<size_t>(rank)].member, answer));
 }
 
 /// The rank that gives up first decides: without it the others cannot succeed.
