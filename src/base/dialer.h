@@ -35,7 +35,7 @@ class Dialer {
     uint64_t service = 0;
     Secret secret;
     std::string payload;
-    RetryPolicy retry;            // for each address
+    RetryPolicy retry;                                       // for each address
     int64_t refusals = std::numeric_limits<int64_t>::max();  // so often it is tried again after a refusal
     bool serviceMayCome = false;  // a listener that does not know the service is asked again
     bool guardOverFork = false;   // see IoService::guardOverFork; only where the service thread runs anyway
