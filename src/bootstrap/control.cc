@@ -36,6 +36,7 @@ Result<std::unique_ptr<Control>> Control::join(const JoinRequest& request, Deadl
   Status status = hub->start(id, deadline);
   // Also the proof that every rank is connected to rank 0.
   if (status.isOk()) status = control->agree(request.settings, deadline);
+  status = hub->rootCause(std::move(status));
   hub->endRendezvous(id.id, status);
   TUTTI_TRY(std::move(status));
   logInfo(Subsystem::bootstrap, "rank {} of {}: all ranks are connected, session {:016x}", request.rank,

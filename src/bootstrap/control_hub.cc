@@ -205,11 +205,14 @@ void Control::Hub::onRootClosed(const SocketAddress& root, bool isRankZero, cons
 }
 
 Status Control::Hub::connectStar(Deadline deadline) {
-  const Status connected = dial(0, LinkKind::star, deadline, faults_.get()).status();
-  if (connected.isOk()) return connected;
+  return rootCause(dial(0, LinkKind::star, deadline, faults_.get()).status());
+}
+
+Status Control::Hub::rootCause(Status status) const {
+  if (status.isOk() || (status.code() != ncclRemoteError && status.code() != ncclSystemError)) return status;
   const Deadline limit = Deadline::after(kNewsLimit);
   while (!faults_->stopped() && !limit.passed()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  return faults_->stopped() ? faults_->error() : connected;
+  return faults_->stopped() ? faults_->error() : status;
 }
 
 /// Connects to a peer's listener.

@@ -27,6 +27,9 @@ class Control::Hub : public std::enable_shared_from_this<Control::Hub> {
   ~Hub();
 
   Status start(const UniqueId& id, Deadline deadline);
+  /// `status`, or the news from which it follows: a peer that has heard of a death and left may be noticed
+  /// before the root's word of that death.
+  Status rootCause(Status status) const;
   /// After start() and the first gather, or the failure of one of them: this rank does not need the root any
   /// more; a failure is made known to the others.
   void endRendezvous(uint64_t id, const Status& outcome);
