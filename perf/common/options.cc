@@ -12,6 +12,7 @@ namespace tutti::perf {
 namespace {
 
 constexpr int kStat = 256;  // flags without a letter
+constexpr int kVersion = 257;
 constexpr uint64_t kMaxInt = std::numeric_limits<int>::max();
 
 struct Flag {
@@ -55,8 +56,13 @@ constexpr std::array kFlags = {
     Flag{'S', "report_timestamps", "0/1", "end each line with the time of day (0)"},
     Flag{'M', "memory", "0/1", "report the memory that the run used, after the results (0)"},
     Flag{'J', "output_file", "file.json", "also write everything to this file"},
+    Flag{'x', "cta_policy", "0/1/2", "accepted, without effect: operations use no CTAs (0)"},
+    Flag{'D', "device_implementation", "0",
+         "0: calls of the library; kernels that communicate are not here (0)"},
+    Flag{'V', "device_cta_count", "count", "accepted, without effect: belongs to -D (16)"},
     Flag{kStat, "stat", "mean|median|min",
          "mean of iterations run back to back, or median or minimum of single ones (mean)"},
+    Flag{kVersion, "version", nullptr, "show the version"},
     Flag{'h', "help", nullptr, "show this text"},
 };
 
@@ -226,6 +232,16 @@ void Parser::readChoice(int letter, const std::string& text) {
     case 'M':
       options.memoryReport = truth(text);
       return;
+    case 'x':
+      number(text, 0, 2);
+      return;
+    case 'V':
+      number(text, 1, 65536);
+      return;
+    case 'D':
+      if (text != "0")
+        fail(text, "0: kernels that communicate by themselves need a GPU and are not supported");
+      return;
     case 'J':
       if (!text.ends_with(".json")) return fail(text, "a file name that ends in .json");
       options.jsonFile = text;
@@ -315,6 +331,10 @@ ParseResult parseOptions(int argc, char* const* argv) {
     if (letter == -1) break;
     if (letter == 'h') {
       result.action = ParseResult::Action::help;
+      return result;
+    }
+    if (letter == kVersion) {
+      result.action = ParseResult::Action::version;
       return result;
     }
     if (letter == '?') {

@@ -69,7 +69,7 @@ struct Options {
 
 /// What to do after parsing.
 struct ParseResult {
-  enum class Action : uint8_t { run, help, fail } action = Action::run;
+  enum class Action : uint8_t { run, help, version, fail } action = Action::run;
   Options options;
   std::string message;  // of fail: names the flag, what was given and what is expected
 };

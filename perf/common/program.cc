@@ -1,5 +1,7 @@
 #include "common/program.h"
 
+#include <nccl.h>
+
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
@@ -159,9 +161,15 @@ int runProgram(const Collective& collective, int argc, char** argv) {
     print(usage(collective.name()));
     return 0;
   }
+  if (parsed.action == ParseResult::Action::version) {
+    int nccl = 0;
+    ncclGetVersion(&nccl);
+    print(std::string(collective.name()) + " " TUTTI_VERSION ", libnccl " + std::to_string(nccl) + "\n");
+    return 0;
+  }
   if (parsed.action == ParseResult::Action::fail) {
-    std::fprintf(stderr, "%s: %s\n%s", collective.name(), parsed.message.c_str(),
-                 usage(collective.name()).c_str());
+    std::fprintf(stderr, "%s: %s\n%s --help shows all flags\n", collective.name(), parsed.message.c_str(),
+                 collective.name());
     return kExitUsage;
   }
   std::unique_ptr<Processes> processes;

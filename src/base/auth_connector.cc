@@ -28,6 +28,7 @@ struct AuthConnector::State : std::enable_shared_from_this<AuthConnector::State>
   Clock::time_point slowAt = Clock::now() + kSlowAfter;
 
   bool ended = false;  // done is called, or must not be
+  bool turnedAway = false;
   IoService::Id watch = 0;
   IoService::Id timer = 0;
   IoService::Id previousTimer = 0;  // its handler may still be on its way out
@@ -47,6 +48,7 @@ struct AuthConnector::State : std::enable_shared_from_this<AuthConnector::State>
       if (!outcome) outcome = wait();
       if (outcome) {
         ended = true;
+        turnedAway = !outcome->isOk() && dialer->turnedAway();
         ioService().remove(watch);
         ioService().remove(timer);
         dialer.reset();
@@ -121,6 +123,11 @@ AuthConnector::~AuthConnector() {
 bool AuthConnector::finished() const {
   const std::lock_guard lock(state_->mutex);
   return state_->ended;
+}
+
+bool AuthConnector::turnedAway() const {
+  const std::lock_guard lock(state_->mutex);
+  return state_->turnedAway;
 }
 
 }  // namespace tutti

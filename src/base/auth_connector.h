@@ -26,6 +26,8 @@ class AuthConnector {
 
   /// True once `done` has been called or is about to be.
   bool finished() const;
+  /// From `done` on: Dialer::turnedAway.
+  bool turnedAway() const;
 
  private:
   struct State;

@@ -466,7 +466,7 @@ Status AuthListener::answerHello(Pending& pending, std::string body) {
     logInfo(Subsystem::bootstrap, "connection from {} refused: nothing here answers to {:016x}",
             pending.connection.peer.text(), hello.service);
     pending.out = makeFrame(kRejectFrame,
-                            "nothing here answers to this id (already used, expired, or of another process)");
+                            std::string(kNothingHere) + " (already used, expired, or of another process)");
     pending.stage = Pending::Stage::rejected;
     return Status::ok();
   }

@@ -66,6 +66,7 @@ struct Dialer::Route {
   int64_t tries = 0;
   bool over = false;
   bool helloSent = false;
+  bool refused = false;  // the last answer was a no
   std::string helloBody;
   std::string input;
   Status last;
@@ -137,8 +138,12 @@ void Dialer::harvest() {
 }
 
 void Dialer::begin(Route& route) {
+  route.refused = false;
   auto started = startConnect(route.address);
-  if (!started.isOk()) return failed(route, started.status());
+  if (!started.isOk()) {
+    route.refused = errno == ECONNREFUSED;
+    return failed(route, started.status());
+  }
   route.fd = std::move(started).value();
   route.helloSent = false;
   route.input.clear();
@@ -163,6 +168,7 @@ void Dialer::ready(Route& route) {
     if (error == 0 && route.address.family() != AF_UNIX &&
         localAddress(route.fd.get()) == peerAddress(route.fd.get()))
       error = ECONNREFUSED;
+    route.refused = error == ECONNREFUSED;
     if (error != 0) return failed(route, systemError(error, "connect to {}", route.address.text()));
     tuneConnection(route.fd.get());
     if (const Status status = sendHello(route); !status.isOk())
@@ -200,7 +206,8 @@ void Dialer::failed(Route& route, const Status& why, bool hopeless) {
   route.last = why;
   ++route.tries;
   const RetryPolicy& retry = request_.retry;
-  route.over = hopeless || (!retry.untilDeadline && route.tries > retry.retries);
+  route.over = hopeless || (!retry.untilDeadline && route.tries > retry.retries) ||
+               (route.refused && route.tries > request_.refusals);
   const auto now = Clock::now();
   route.due = now + std::chrono::milliseconds(std::min(retry.pauseMs * route.tries, kMaxPauseMs));
   for (Route& other : routes_)
@@ -245,6 +252,7 @@ Result<bool> Dialer::readAnswer(Route& route, bool& hopeless) {
 Result<bool> Dialer::checkAnswer(Route& route, uint16_t type, const std::string& body, bool& hopeless) {
   if (type == kRejectFrame) {
     hopeless = !request_.serviceMayCome;
+    route.refused = body.starts_with(kNothingHere);
     return remoteError("refused: {}", body);
   }
   ChallengeMessage challenge;
@@ -287,6 +295,11 @@ Status Dialer::trouble() const {
     ++named;
   }
   return {code, text};
+}
+
+bool Dialer::turnedAway() const {
+  return routes_.front().refused &&
+         std::all_of(routes_.begin(), routes_.end(), [](const Route& route) { return route.over; });
 }
 
 Status Dialer::timedOut() const { return trouble().withContext("timed out after {} tries", tries()); }

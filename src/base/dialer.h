@@ -15,6 +15,7 @@
 #pragma once
 
 #include <chrono>
+#include <limits>
 #include <optional>
 #include <string>
 #include <vector>
@@ -34,7 +35,8 @@ class Dialer {
     uint64_t service = 0;
     Secret secret;
     std::string payload;
-    RetryPolicy retry;            // for each address
+    RetryPolicy retry;                                       // for each address
+    int64_t refusals = std::numeric_limits<int64_t>::max();  // so often it is tried again after a refusal
     bool serviceMayCome = false;  // a listener that does not know the service is asked again
     bool guardOverFork = false;   // see IoService::guardOverFork; only where the service thread runs anyway
   };
@@ -57,6 +59,9 @@ class Dialer {
   Status trouble() const;
   /// The same as the error of who gives up.
   Status timedOut() const;
+  /// After an outcome that is an error: whether the target is not there any more. Its best address has said
+  /// so (nobody listens, or what listens does not know the service), and nothing is open about the others.
+  bool turnedAway() const;
 
  private:
   struct Route;

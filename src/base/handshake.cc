@@ -87,4 +87,16 @@ Result<UniqueFd> connectAuthenticated(const std::vector<SocketAddress>& addresse
   }
 }
 
+Status checkOffered(const std::vector<SocketAddress>& addresses, uint64_t service, const Secret& secret,
+                    std::string_view payload, Deadline deadline, const FaultState* faults) {
+  TUTTI_ASSIGN(const std::unique_ptr<Dialer> dialer,
+               Dialer::start({addresses, service, secret, std::string(payload), RetryPolicy{}}));
+  for (;;) {
+    if (auto outcome = dialer->advance()) return dialer->turnedAway() ? outcome->status() : Status::ok();
+    const Deadline limit = std::min(deadline, Deadline::at(dialer->wake()));
+    if (waitFor(dialer->descriptor(), POLLIN, limit, faults).isOk()) continue;
+    if (deadline.passed() || (faults != nullptr && faults->stopped())) return Status::ok();
+  }
+}
+
 }  // namespace tutti

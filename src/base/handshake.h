@@ -76,6 +76,11 @@ Result<UniqueFd> connectAuthenticated(const std::vector<SocketAddress>& addresse
                                       const FaultState* faults,
                                       RetryPolicy retry = RetryPolicy::fromParams());
 
+/// Asks once whether a service is still offered. An error when it certainly isn't (see Dialer::turnedAway);
+/// ok when it is, and also when nothing was heard until the deadline.
+Status checkOffered(const std::vector<SocketAddress>& addresses, uint64_t service, const Secret& secret,
+                    std::string_view payload, Deadline deadline, const FaultState* faults);
+
 /// Takes connections for any number of services on one listening socket, on the service thread. A slow or
 /// silent peer delays nobody: every connection is a state machine with its own time limit, and when too many
 /// are open without proof the oldest goes. Thread-safe.

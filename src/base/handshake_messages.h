@@ -15,6 +15,8 @@ enum : uint16_t { kHelloFrame = 1, kChallengeFrame = 2, kProofFrame = 3, kReject
 
 using Nonce = std::array<uint8_t, 16>;
 constexpr uint32_t kMaxRejectBytes = 1024;
+/// How the refusal of a service begins that is not, or not any more, offered.
+constexpr std::string_view kNothingHere = "nothing here answers to this id";
 constexpr size_t kProofBytes = 32;
 constexpr size_t kHelloFixedBytes = 8 + sizeof(Nonce);
 

@@ -9,6 +9,8 @@
 #include <charconv>
 #include <cstdlib>
 #include <limits>
+#include <numeric>
+#include <utility>
 
 #include "base/log.h"
 #include "base/status.h"
@@ -79,6 +81,20 @@ bool readConfiguration(const std::string& path, bool mustExist, std::string& tex
     if (text.size() > static_cast<size_t>(kLargest)) return true;
     text.append(chunk, static_cast<size_t>(got));
   }
+}
+
+/// Levenshtein's distance: insertions, deletions and replacements.
+size_t editDistance(std::string_view a, std::string_view b) {
+  std::vector<size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), size_t{0});
+  for (size_t i = 1; i <= a.size(); ++i) {
+    size_t diagonal = std::exchange(row[0], i);
+    for (size_t j = 1; j <= b.size(); ++j) {
+      const size_t replaced = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
+      diagonal = std::exchange(row[j], std::min({row[j] + 1, row[j - 1] + 1, replaced}));
+    }
+  }
+  return row.back();
 }
 
 /// "30", "0.5".
@@ -318,6 +334,22 @@ std::vector<std::string> Params::findUnread(const std::map<std::string, Found>& 
   return result;
 }
 
+/// ", did you mean TUTTI_TIMEOUT?", or where to find the names.
+std::string Params::suggestion(std::string_view setting) const {
+  constexpr size_t kAlike = 3;
+  const std::string_view name = setting.substr(0, setting.find(' '));
+  const ParamBase* best = nullptr;
+  size_t least = kAlike + 1;
+  for (const ParamBase* param : all()) {
+    if (!std::string_view(param->name()).starts_with("TUTTI_")) continue;
+    const size_t distance = editDistance(name, param->name());
+    if (distance >= least) continue;
+    least = distance;
+    best = param;
+  }
+  return best != nullptr ? fmt::format(", did you mean {}?", best->name()) : ": tutti-info lists them";
+}
+
 std::vector<std::string> Params::problems() const {
   const std::lock_guard lock(loadMutex_);
   return problems_;
@@ -344,8 +376,16 @@ void Params::loadAndReport(bool again) {
   // Reported after the lock is gone: logging reads parameters itself. Whatever NCCL_DEBUG says: a time-out
   // that its user misspelt must not be off in silence.
   for (const std::string& problem : problems) detail::logAlways(problem);
-  for (const std::string& setting : unread)
-    logInfo(Subsystem::env, "{} is set, but has no effect in this release", setting);
+  // The same for a name: NCCL's may be of other releases, ours can only be misspelt.
+  std::string misspelt;
+  for (const std::string& setting : unread) {
+    if (setting.starts_with("TUTTI_")) {
+      misspelt += (misspelt.empty() ? "" : "; ") + setting + " is no variable of Tutti" + suggestion(setting);
+    } else {
+      logInfo(Subsystem::env, "{} is set, but has no effect in this release", setting);
+    }
+  }
+  if (!misspelt.empty()) detail::logAlways(misspelt);
 }
 
 Params& params() {

@@ -311,6 +311,7 @@ class Params : public ParamRegistry {
     ParamSource source;
   };
   std::vector<std::string> findUnread(const std::map<std::string, Found>& found) const;
+  std::string suggestion(std::string_view setting) const;
   friend Params& params();
   Params() = default;
   void load();

@@ -33,9 +33,12 @@ Result<std::unique_ptr<Control>> Control::join(const JoinRequest& request, Deadl
   TUTTI_ASSIGN(const UniqueId id, UniqueId::decode(request.id));
   auto hub = std::make_shared<Hub>(request);
   std::unique_ptr<Control> control(new Control(hub));  // leaves when anything below fails
-  TUTTI_TRY(hub->start(id, deadline));
+  Status status = hub->start(id, deadline);
   // Also the proof that every rank is connected to rank 0.
-  TUTTI_TRY(control->agree(request.settings, deadline));
+  if (status.isOk()) status = control->agree(request.settings, deadline);
+  status = hub->rootCause(std::move(status));
+  hub->endRendezvous(id.id, status);
+  TUTTI_TRY(std::move(status));
   logInfo(Subsystem::bootstrap, "rank {} of {}: all ranks are connected, session {:016x}", request.rank,
           request.nranks, control->session());
   return control;
@@ -66,6 +69,7 @@ size_t Control::queuedBytes(int peer) const { return hub_->queuedBytes(peer); }
 ncclUniqueId Control::deriveId(int leader, std::string_view purpose) const {
   return hub_->deriveId(leader, purpose);
 }
+std::vector<Kin> Control::kin(const std::vector<int>& ranks) const { return hub_->kin(ranks); }
 void Control::announceFault(const Status& why) { hub_->announceFault(why); }
 Status Control::note(int peer, std::string_view bytes) { return hub_->note(peer, bytes); }
 void Control::whereabouts(int peer, std::string& host, int64_t& pid) const {

@@ -25,6 +25,7 @@
 #include "base/hmac.h"
 #include "base/oob.h"
 #include "base/status.h"
+#include "bootstrap/member.h"
 #include "nccl.h"
 
 namespace tutti {
@@ -35,6 +36,9 @@ struct JoinRequest {
   int nranks = 1;
   /// What must be equal on all ranks: name and value. A difference is an error that names both ranks.
   std::map<std::string, std::string> settings;
+  /// For an id of deriveId(): the ranks, by rank, as the communicator knows them that it comes from. Who has
+  /// gone from there is not waited for.
+  std::vector<Kin> kin;
   /// Raised when a peer dies or aborts; and when someone else raises it, every call here returns.
   std::shared_ptr<FaultState> faults;
   /// What this rank calls a time-out: the code of faults that come from a peer's one.
@@ -84,6 +88,9 @@ class Control : public OobChannel {
   /// for equal purposes. `leader`, a rank of this one, is to be rank 0 there; it need be alive, nobody else.
   /// Works after faults, but not after leave().
   ncclUniqueId deriveId(int leader, std::string_view purpose) const;
+
+  /// How to ask whether these ranks are there, for JoinRequest::kin. As deriveId.
+  std::vector<Kin> kin(const std::vector<int>& ranks) const;
 
   /// Tells the peers that this rank has failed or was aborted, and why: their FaultStates are raised with a
   /// remoteError, or with JoinRequest::timedOut when `why` has this rank's. Raising the own one is the

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <thread>
 
 #include "base/dialer.h"
 #include "base/identity.h"
@@ -19,9 +20,11 @@ namespace {
 /// For the whole of an orderly goodbye; peers that are alive answer in a round trip.
 constexpr std::chrono::milliseconds kLeaveLimit{1000};
 
-std::string linkHello(LinkKind kind, int from) {
-  return WireWriter().u8(static_cast<uint8_t>(kind)).i32(from).bytes();
-}
+/// A rank that fails waits so long until the others know it: its process may end at once.
+constexpr std::chrono::milliseconds kTellLimit{1000};
+/// When rank 0 cannot be reached, the reason is about to be told.
+constexpr std::chrono::milliseconds kNewsLimit{500};
+constexpr std::chrono::seconds kRootLimit{5};
 
 }  // namespace
 
@@ -30,6 +33,7 @@ Control::Hub::Hub(const JoinRequest& request)
       size_(request.nranks),
       faults_(request.faults),
       timedOut_(request.timedOut),
+      kin_(request.kin),
       onFault_(request.onFault),
       onNote_(request.onNote),
       peers_(static_cast<size_t>(request.nranks), PeerState::unknown),
@@ -67,15 +71,35 @@ Status Control::Hub::start(const UniqueId& given, Deadline deadline) {
                                if (auto self = weak.lock()) self->accept(std::move(connection));
                              }));
   if (id.kind == UniqueId::Kind::rankZeroServes && rank_ == 0) TUTTI_TRY(serveRendezvous(id, deadline));
-  if (id.kind == UniqueId::Kind::derived && rank_ == 0) TUTTI_TRY(Root::start(listener_, id.id, id.secret));
+  if (id.kind == UniqueId::Kind::derived && rank_ == 0)
+    TUTTI_TRY(Root::start(listener_, id.id, id.secret, kin_));
   TUTTI_TRY(meetOthers(id, deadline));
-  if (rank_ == 0) return Status::ok();
-  Status connected = connectStar(deadline, faults_.get());
-  if (connected.isOk() || !faults_->stopped()) return connected;
-  // The rendezvous is over, so rank 0 would wait for this rank until its deadline: it comes after all, to say
-  // that it goes.
-  if (connectStar(Deadline::after(kFarewellLimit), nullptr).isOk()) announceFault(faults_->error());
-  return connected;
+  return rank_ == 0 ? Status::ok() : connectStar(deadline);
+}
+
+void Control::Hub::endRendezvous(uint64_t id, const Status& outcome) {
+  std::shared_ptr<Link> root;
+  bool heard = false;
+  {
+    const std::lock_guard lock(mutex_);
+    root = root_;
+    joined_ = true;
+    heard = faultRaised_;
+  }
+  if (outcome.isOk()) {
+    root->send(kJoinedFrame, {}).ignore();
+    root->finish(kRootLimit);
+    return;
+  }
+  // Who is aborted does not wait long.
+  const bool stopped = faults_->stopped() && !heard;
+  const Deadline limit = Deadline::after(stopped ? kFarewellLimit : kTellLimit);
+  if (root) {
+    root->send(kErrorFrame, encodeError(heard ? faults_->error() : leavingError(self_, outcome))).ignore();
+    root->finish(std::chrono::milliseconds(limit.pollTimeoutMs(1000)));
+    while (!root->closed() && !limit.passed()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  Root::awaitTold(id, limit);
 }
 
 void Control::Hub::handle(uint64_t tag, Handler handler) {
@@ -102,6 +126,16 @@ ncclUniqueId Control::Hub::deriveId(int leader, std::string_view purpose) const 
   return id.encode();
 }
 
+std::vector<Kin> Control::Hub::kin(const std::vector<int>& ranks) const {
+  std::vector<Kin> all;
+  const std::lock_guard lock(mutex_);
+  for (const int rank : ranks) {
+    const Member& member = members_[static_cast<size_t>(rank)];
+    all.push_back({member, linkSecret(member.service)});
+  }
+  return all;
+}
+
 /// NCCL_COMM_ID: rank 0 listens at that address. The port may still be held by the communicator before.
 Status Control::Hub::serveRendezvous(const UniqueId& id, Deadline deadline) {
   const Deadline patience = std::min(deadline, Deadline::after(std::chrono::seconds(10)));
@@ -118,24 +152,67 @@ Status Control::Hub::meetOthers(const UniqueId& given, Deadline deadline) {
   UniqueId id = given;
   id.addresses = withScopes(id.addresses, listener_->addresses());
   JoinHello hello;
-  hello.version = fmt::format("{} (NCCL {})", tuttiVersion(), NCCL_VERSION_CODE);
+  hello.version = versionOfRank();
   hello.nranks = size_;
   const int64_t limit = params().initTimeout() * 1000;
   hello.limitMs = static_cast<uint32_t>(
       deadline.isNever() ? limit : deadline.pollTimeoutMs(static_cast<int>(24 * 3600 * 1000)));
-  hello.member = {rank_, hostName().substr(0, 255), ::getpid(), service_, listener_->addresses()};
-  TUTTI_ASSIGN(RendezvousTable table, meet(id, hello, deadline, faults_.get()));
+  self_ = {rank_, hostName().substr(0, 255), ::getpid(), service_, listener_->addresses()};
+  hello.member = self_;
+  TUTTI_ASSIGN(Meeting meeting,
+               meet(id, hello, deadline, faults_.get(), kin_.empty() ? nullptr : &kin_.front()));
   // The rendezvous has put the address first from which the rank came.
-  for (const Member& member : table.members) addressWorks(member.addresses.front());
-  session_ = table.session;
+  for (const Member& member : meeting.table.members) addressWorks(member.addresses.front());
+  session_ = meeting.table.session;
   secret_ = idSecret_.derive(WireWriter().string("session").u64(session_).bytes());
+  {
+    const std::lock_guard lock(mutex_);
+    members_ = std::move(meeting.table.members);
+  }
+  return watchRoot(std::move(meeting.root), id.kind != UniqueId::Kind::makerServes);
+}
+
+/// Until all ranks are connected to rank 0 they hear of one that dies from the root.
+Status Control::Hub::watchRoot(UniqueFd fd, bool isRankZero) {
+  const SocketAddress address = peerAddress(fd.get());
+  Link::Callbacks callbacks;
+  callbacks.onFrame = [weak = weak_from_this()](uint16_t type, const std::string& body) {
+    const auto self = weak.lock();
+    if (self && type == kErrorFrame) self->raiseFault(decodeError(body));
+  };
+  callbacks.onClosed = [weak = weak_from_this(), address, isRankZero](const Status& why) {
+    if (const auto self = weak.lock()) self->onRootClosed(address, isRankZero, why);
+  };
   const std::lock_guard lock(mutex_);
-  members_ = std::move(table.members);
+  TUTTI_ASSIGN(root_, Link::open(std::move(fd), std::move(callbacks)));
   return Status::ok();
 }
 
-Status Control::Hub::connectStar(Deadline deadline, const FaultState* faults) {
-  return dial(0, LinkKind::star, deadline, faults).status();
+/// Whoever served the rendezvous has gone before all were connected. When it is a rank, that one is dead.
+void Control::Hub::onRootClosed(const SocketAddress& root, bool isRankZero, const Status& why) {
+  std::string who;
+  {
+    const std::lock_guard lock(mutex_);
+    if (leaving_ || joined_ || faultRaised_) return;
+    for (const Member& member : members_) {
+      const auto& all = member.addresses;
+      const bool serves =
+          isRankZero ? member.rank == 0 : std::find(all.begin(), all.end(), root) != all.end();
+      if (serves) who += (who.empty() ? "" : ", ") + member.text();
+    }
+  }
+  if (!who.empty()) raiseFault(remoteError("{} died during initialisation: {}", who, why.message()));
+}
+
+Status Control::Hub::connectStar(Deadline deadline) {
+  return rootCause(dial(0, LinkKind::star, deadline, faults_.get()).status());
+}
+
+Status Control::Hub::rootCause(Status status) const {
+  if (status.isOk() || (status.code() != ncclRemoteError && status.code() != ncclSystemError)) return status;
+  const Deadline limit = Deadline::after(kNewsLimit);
+  while (!faults_->stopped() && !limit.passed()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  return faults_->stopped() ? faults_->error() : status;
 }
 
 /// Connects to a peer's listener.
@@ -168,6 +245,8 @@ Result<std::shared_ptr<Link>> Control::Hub::addLink(int peer, LinkKind kind, Uni
   connections_.push_back({peer, kind, link});
   if (kind == LinkKind::star) {
     star_[static_cast<size_t>(peer)] = link;
+    // Who comes after a failure hears of it, too.
+    if (failureRelayed_ && peer != failed_) link->send(kFailureFrame, failure_).ignore();
   } else {
     direct_.emplace(peer, link);  // the first one stays: messages must not overtake each other
   }
@@ -179,6 +258,7 @@ void Control::Hub::accept(AcceptedConnection connection) {
   WireReader in(connection.payload);
   const auto kind = static_cast<LinkKind>(in.u8());
   const int from = in.i32();
+  if (in.finished() && kind == LinkKind::probe) return;  // it knows now that this rank is there
   const bool sane = in.finished() && from >= 0 && from < size_ && from != rank_ &&
                     (kind == LinkKind::direct || (kind == LinkKind::star && rank_ == 0));
   bool twice = false;
@@ -303,9 +383,10 @@ void Control::Hub::onFailureNotice(int peer, std::string_view body) {
 void Control::Hub::relayFailure(int about, bool timedOut, const std::string& text) {
   if (failureRelayed_) return;
   failureRelayed_ = true;
-  const std::string body = WireWriter().i32(about).u8(timedOut ? 1 : 0).string(text).bytes();
+  failed_ = about;
+  failure_ = WireWriter().i32(about).u8(timedOut ? 1 : 0).string(text).bytes();
   for (size_t i = 0; i < star_.size(); ++i)
-    if (star_[i] && static_cast<int>(i) != about) star_[i]->send(kFailureFrame, body).ignore();
+    if (star_[i] && static_cast<int>(i) != about) star_[i]->send(kFailureFrame, failure_).ignore();
 }
 
 void Control::Hub::onClosed(int peer, LinkKind kind, const Status& why) {

@@ -21,15 +21,18 @@
 
 namespace tutti {
 
-/// Kinds of connection that a rank's listener takes; in the connector's hello.
-enum class LinkKind : uint8_t { star = 1, direct = 2 };
-
 class Control::Hub : public std::enable_shared_from_this<Control::Hub> {
  public:
   explicit Hub(const JoinRequest& request);
   ~Hub();
 
   Status start(const UniqueId& id, Deadline deadline);
+  /// `status`, or the news from which it follows: a peer that has heard of a death and left may be noticed
+  /// before the root's word of that death.
+  Status rootCause(Status status) const;
+  /// After start() and the first gather, or the failure of one of them: this rank does not need the root any
+  /// more; a failure is made known to the others.
+  void endRendezvous(uint64_t id, const Status& outcome);
 
   // See Control.
   Result<std::vector<std::string>> allGather(std::string_view mine, Deadline deadline);
@@ -39,6 +42,7 @@ class Control::Hub : public std::enable_shared_from_this<Control::Hub> {
   void handle(uint64_t tag, Handler handler);
   size_t queuedBytes(int peer) const;
   ncclUniqueId deriveId(int leader, std::string_view purpose) const;
+  std::vector<Kin> kin(const std::vector<int>& ranks) const;
   void announceFault(const Status& why);
   void leave(Deadline deadline);
   Status note(int peer, std::string_view bytes);
@@ -62,7 +66,8 @@ class Control::Hub : public std::enable_shared_from_this<Control::Hub> {
 
   Status meetOthers(const UniqueId& id, Deadline deadline);
   Status serveRendezvous(const UniqueId& id, Deadline deadline);
-  Status connectStar(Deadline deadline, const FaultState* faults);
+  Status watchRoot(UniqueFd fd, bool isRankZero);
+  Status connectStar(Deadline deadline);
   Secret linkSecret(uint64_t service) const;
   Result<std::shared_ptr<Link>> dial(int peer, LinkKind kind, Deadline deadline, const FaultState* faults);
   Result<std::shared_ptr<Link>> linkTo(int peer, Deadline deadline);
@@ -75,6 +80,7 @@ class Control::Hub : public std::enable_shared_from_this<Control::Hub> {
   void onGather(int peer, std::string_view body);
   void onAsk(int peer, std::string_view body);
   void onFailureNotice(int peer, std::string_view body);
+  void onRootClosed(const SocketAddress& root, bool isRankZero, const Status& why);
 
   void contribute(int from, uint64_t sequence, std::string bytes);       // rank 0; mutex_ held
   void relayFailure(int about, bool timedOut, const std::string& text);  // mutex_ held
@@ -87,6 +93,7 @@ class Control::Hub : public std::enable_shared_from_this<Control::Hub> {
 
   const std::shared_ptr<FaultState> faults_;
   const ncclResult_t timedOut_;
+  const std::vector<Kin> kin_;
   const std::function<void()> onFault_;
   const std::function<void(int, std::string_view)> onNote_;
   const uint64_t owner_ = forkCount();  // a forked child owns nothing of this
@@ -97,6 +104,9 @@ class Control::Hub : public std::enable_shared_from_this<Control::Hub> {
 
   mutable std::mutex mutex_;  // guards all below; taken before a Link's own
   Event changed_;
+  std::shared_ptr<Link> root_;  // from the table to the first gather
+  bool joined_ = false;         // the first gather is done
+  Member self_;
   std::vector<Member> members_;  // empty until the table has come
   std::vector<PeerState> peers_;
   std::map<int, std::string> deaths_;            // of peers that are dead: what is told about it
@@ -110,6 +120,8 @@ class Control::Hub : public std::enable_shared_from_this<Control::Hub> {
   std::map<uint64_t, std::string> gathered_;                                   // encoded results
   std::map<uint64_t, std::string> missing_;                                    // answers to kAskFrame
   bool failureRelayed_ = false;
+  int failed_ = -1;      // whom the failure that was relayed concerns
+  std::string failure_;  // its frame's body
   bool faultRaised_ = false;
   bool telling_ = false;  // the service thread is in onFault
   bool leaving_ = false;

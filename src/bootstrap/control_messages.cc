@@ -86,15 +86,18 @@ Result<std::vector<std::string>> Control::Hub::allGather(std::string_view mine, 
     }
   }
   std::string encoded;
+  const auto taken = [&] {  // mutex_ held
+    const auto found = gathered_.find(sequence);
+    if (found == gathered_.end()) return false;
+    encoded = std::move(found->second);
+    gathered_.erase(found);
+    return true;
+  };
   for (;;) {
     const uint32_t ticket = changed_.ticket();
     {
       const std::lock_guard lock(mutex_);
-      if (const auto found = gathered_.find(sequence); found != gathered_.end()) {
-        encoded = std::move(found->second);
-        gathered_.erase(found);
-        break;
-      }
+      if (taken()) break;
       // A rank that has left will never contribute what it has not sent.
       for (int peer = 0; peer < size_; ++peer)
         if (peer == 0 || rank_ == 0) {
@@ -105,6 +108,11 @@ Result<std::vector<std::string>> Control::Hub::allGather(std::string_view mine, 
         }
     }
     if (Status status = waitSlice(ticket, deadline); !status.isOk()) {
+      {
+        // The result may have come together with the end of its sender.
+        const std::lock_guard lock(mutex_);
+        if (taken()) break;
+      }
       if (faults_->stopped()) return status;
       return status.withContext("rank {}: waiting for {}", rank_, askWhoIsMissing(sequence));
     }

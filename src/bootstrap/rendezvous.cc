@@ -1,10 +1,8 @@
 #include "bootstrap/rendezvous.h"
 
-#include <poll.h>
-#include <sys/socket.h>
-
 #include <algorithm>
 #include <mutex>
+#include <thread>
 
 #include "base/log.h"
 #include "base/params.h"
@@ -14,20 +12,19 @@
 namespace tutti {
 namespace {
 
-enum : uint16_t { kTableFrame = 16, kErrorFrame = 17 };
-
 constexpr int kMaxRanks = 1 << 20;
 constexpr size_t kMaxAddresses = 64;
 /// An id that nobody uses is forgotten after this time.
 constexpr uint32_t kIdleLimitMs = 24u * 3600 * 1000;
-/// The root answers at the deadline of the rank that gives up first; that rank waits so much longer for it.
+/// After the deadline of the ranks: they are gone then.
 constexpr std::chrono::seconds kGrace{3};
 constexpr std::chrono::seconds kFlushLimit{5};
-/// For a rank whose connection was closed before an answer came.
-constexpr int kMoreTries = 3;
-constexpr std::chrono::seconds kNextTryLimit{5};
-constexpr int64_t kDerivedPauseMs = 10;
-constexpr size_t kMaxReason = 1000;
+/// Kin that have not come are asked for so often.
+constexpr std::chrono::milliseconds kAskEvery{1000};
+constexpr std::chrono::milliseconds kAnswerLimit{2000};
+constexpr size_t kMaxError = 4096;
+/// How long ranks without a deadline are watched after they have the table.
+constexpr std::chrono::steady_clock::duration kAfterTable = std::chrono::hours(1);
 /// When it is first said who is missing; with a shorter TUTTI_STALL_WARN, then.
 constexpr std::chrono::milliseconds kFirstReminder{10000};
 /// After a failure, ranks that come so late still hear why; the deadline may end this earlier.
@@ -121,6 +118,15 @@ Result<RendezvousTable> RendezvousTable::decode(std::string_view bytes) {
   return table;
 }
 
+std::string linkHello(LinkKind kind, int from) {
+  return WireWriter().u8(static_cast<uint8_t>(kind)).i32(from).bytes();
+}
+
+Status goneError(int rank, const Member& kin, const Status& why) {
+  return remoteError("rank {} will not come: as {} of the communicator before, it has died or left ({})",
+                     rank, kin.text(), why.message());
+}
+
 std::string rankList(const std::vector<int>& ranks) {
   std::vector<std::string> parts;
   for (size_t i = 0; i < ranks.size();) {
@@ -139,9 +145,26 @@ std::string rankList(const std::vector<int>& ranks) {
   return text;
 }
 
-Status Root::start(std::shared_ptr<AuthListener> listener, uint64_t id, const Secret& secret) {
+std::string encodeError(const Status& why) {
+  return WireWriter()
+      .u32(static_cast<uint32_t>(why.code()))
+      .string(why.message().substr(0, kMaxError))
+      .bytes();
+}
+
+Status decodeError(std::string_view body) {
+  WireReader in(body);
+  const uint32_t code = in.u32();
+  std::string message(in.string());
+  if (!in.finished() || code == ncclSuccess || code >= ncclNumResults)
+    return remoteError("rendezvous: malformed error of {} bytes", body.size());
+  return {static_cast<ncclResult_t>(code), std::move(message)};
+}
+
+Status Root::start(std::shared_ptr<AuthListener> listener, uint64_t id, const Secret& secret,
+                   std::vector<Kin> kin) {
   AuthListener& server = *listener;
-  std::shared_ptr<Root> root(new Root(std::move(listener), id));
+  std::shared_ptr<Root> root(new Root(std::move(listener), id, std::move(kin)));
   // Before the service is offered: afterwards the members belong to the service thread.
   auto timer = ioService().addTimer(std::chrono::milliseconds(kIdleLimitMs), [root] { root->expire(); });
   if (!timer.isOk()) return timer.status();
@@ -156,13 +179,24 @@ Status Root::start(std::shared_ptr<AuthListener> listener, uint64_t id, const Se
   return status;
 }
 
+namespace {
+
+std::shared_ptr<Root> rootOf(uint64_t id) {
+  const std::lock_guard lock(served().mutex);
+  const auto found = served().roots.find(id);
+  return found == served().roots.end() ? nullptr : found->second.lock();
+}
+
+}  // namespace
+
+void Root::awaitTold(uint64_t id, Deadline deadline) {
+  const std::shared_ptr<Root> root = rootOf(id);
+  while (root != nullptr && !root->allTold_.load(std::memory_order_acquire) && !deadline.passed())
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+}
+
 void Root::cancel(uint64_t id) {
-  std::shared_ptr<Root> root;
-  {
-    const std::lock_guard lock(served().mutex);
-    if (const auto found = served().roots.find(id); found != served().roots.end())
-      root = found->second.lock();
-  }
+  const std::shared_ptr<Root> root = rootOf(id);
   if (root == nullptr) return;
   ioService()
       .post([root] {
@@ -215,18 +249,22 @@ void Root::arrive(AcceptedConnection connection) {
 void Root::admit(JoinHello hello, AcceptedConnection connection) {
   const int rank = hello.member.rank;
   Status verdict = failure_.isOk() ? check(hello) : failure_;
+  came_.insert(rank);
+  if (hello.nranks > 0) fewest_ = fewest_ == 0 ? hello.nranks : std::min(fewest_, hello.nranks);
   Link::Callbacks callbacks;
-  callbacks.onFrame = [](uint16_t, const std::string&) {};  // a rank has nothing more to say
-  if (verdict.isOk())
-    callbacks.onClosed = [weak = weak_from_this(), rank](const Status& why) {
-      const auto self = weak.lock();
-      if (self && !self->done_ && self->failure_.isOk())
-        self->fail(remoteError("{} left during initialisation: {}", self->arrivals_[rank].hello.member.text(),
-                               why.message()));
-    };
+  callbacks.onFrame = [weak = weak_from_this(), rank, accepted = verdict.isOk()](uint16_t type,
+                                                                                 const std::string& body) {
+    if (const auto self = weak.lock(); self && accepted) self->onWord(rank, type, body);
+  };
+  callbacks.onClosed = [weak = weak_from_this(), rank, accepted = verdict.isOk()](const Status& why) {
+    const auto self = weak.lock();
+    if (!self) return;
+    if (accepted) self->onClosed(rank, why);
+    self->noteTold();
+  };
   auto link = Link::open(std::move(connection.fd), std::move(callbacks));
   if (!link.isOk()) {
-    fail(link.status());
+    if (failure_.isOk()) fail(link.status());
     return;
   }
   if (!verdict.isOk()) {
@@ -244,7 +282,58 @@ void Root::admit(JoinHello hello, AcceptedConnection connection) {
   } else {
     setTimer(limitMs);
     if (reminder_ == 0) remind();
+    if (asking_ == 0 && !kin_.empty()) askForMissing();
   }
+}
+
+/// A rank that has come says something, once.
+void Root::onWord(int rank, uint16_t type, std::string_view body) {
+  const auto arrival = arrivals_.find(rank);
+  if (done_ || !failure_.isOk() || arrival == arrivals_.end()) return;
+  if (type == kErrorFrame) {
+    fail(decodeError(body));
+  } else if (type == kJoinedFrame && complete_) {
+    arrival->second.joined = true;
+    arrival->second.link->finish(kFlushLimit);
+    if (std::all_of(arrivals_.begin(), arrivals_.end(), [](const auto& one) { return one.second.joined; }))
+      finish();
+  }
+}
+
+void Root::onClosed(int rank, const Status& why) {
+  const auto arrival = arrivals_.find(rank);
+  if (done_ || !failure_.isOk() || arrival == arrivals_.end() || arrival->second.joined) return;
+  fail(remoteError("{} died during initialisation: {}", arrival->second.hello.member.text(), why.message()));
+}
+
+/// Now and then: whether those who have not come are still where they come from. The first time only waits.
+void Root::askForMissing() {
+  const bool first = asking_ == 0;
+  asking_ = 0;
+  if (done_ || complete_ || !failure_.isOk() || arrivals_.empty()) return;
+  auto timer = ioService().addTimer(kAskEvery, [self = shared_from_this()] { self->askForMissing(); });
+  if (timer.isOk()) asking_ = *timer;
+  if (first) return;
+  for (const int rank : missing()) {
+    auto& question = questions_[rank];
+    if (static_cast<size_t>(rank) >= kin_.size() || (question != nullptr && !question->finished())) continue;
+    const Kin& kin = kin_[static_cast<size_t>(rank)];
+    Dialer::Request request{withScopes(kin.member.addresses, listener_->addresses()), kin.member.service,
+                            kin.secret, linkHello(LinkKind::probe, -1), RetryPolicy{}};
+    auto started = AuthConnector::start(std::move(request), Deadline::after(kAnswerLimit),
+                                        [weak = weak_from_this(), rank](const Result<UniqueFd>& outcome) {
+                                          if (const auto self = weak.lock())
+                                            self->onAnswer(rank, outcome.status());
+                                        });
+    if (started.isOk()) question = std::move(*started);
+  }
+}
+
+void Root::onAnswer(int rank, const Status& answer) {
+  if (done_ || complete_ || !failure_.isOk() || answer.isOk() || arrivals_.count(rank) != 0) return;
+  if (!questions_[rank]->turnedAway()) return;
+  came_.insert(rank);  // there is nobody to be told
+  fail(goneError(rank, kin_[static_cast<size_t>(rank)].member, answer));
 }
 
 /// The rank that gives up first decides: without it the others cannot succeed.
@@ -291,6 +380,12 @@ void Root::remind() {
 
 void Root::expire() {
   timer_ = 0;
+  expired_ = true;
+  if (complete_) {
+    // The ranks have the same deadline and have found out by themselves.
+    if (failure_.isOk() && !done_) fail({ncclSystemError, "the ranks did not connect in time"});
+    return;
+  }
   if (failure_.isOk() && !arrivals_.empty() && !done_) {
     const int total = arrivals_.begin()->second.hello.nranks;
     const auto waited =
@@ -315,109 +410,73 @@ void Root::complete() {
     putFirst(table.members.back().addresses, reached_);
   }
   const std::string body = table.encode();
-  done_ = true;
-  for (const auto& [rank, arrival] : arrivals_) {
-    arrival.link->send(kTableFrame, body).ignore();  // a rank that has gone by now is noticed by its peers
-    arrival.link->finish(kFlushLimit);
-  }
+  complete_ = true;
+  stopServing();
+  for (const auto& [rank, arrival] : arrivals_)
+    arrival.link->send(kTableFrame, body).ignore();  // a rank that has gone by now is noticed in a moment
   logInfo(Subsystem::bootstrap, "rendezvous: all {} ranks came", arrivals_.size());
-  finish();
+  // The timer keeps this object alive.
+  const auto left = deadline_.isNever() ? kAfterTable : deadline_.at() - std::chrono::steady_clock::now();
+  ioService().remove(timer_);
+  auto timer = ioService().addTimer(std::chrono::ceil<std::chrono::microseconds>(left + kGrace),
+                                    [self = shared_from_this()] { self->expire(); });
+  if (!timer.isOk()) return fail(timer.status());
+  timer_ = *timer;
 }
 
 /// Tells all that are here; those that come later, until the deadline, hear the same.
 void Root::fail(Status why) {
   failure_ = std::move(why);
   logWarn("rendezvous failed: {}", failure_.message());
-  for (const auto& [rank, arrival] : arrivals_) refuse(arrival.link);
-  setTimer(kLatecomerLimitMs);
+  for (const auto& [rank, arrival] : arrivals_)
+    if (!arrival.joined) refuse(arrival.link);
+  if (!complete_) setTimer(kLatecomerLimitMs);
+  noteTold();
 }
 
-void Root::refuse(const std::shared_ptr<Link>& link) const {
-  WireWriter out;
-  out.u32(static_cast<uint32_t>(failure_.code())).string(failure_.message());
-  link->send(kErrorFrame, out.bytes()).ignore();
+void Root::refuse(const std::shared_ptr<Link>& link) {
+  link->send(kErrorFrame, encodeError(failure_)).ignore();
   link->finish(kFlushLimit);
+  told_.push_back(link);
+}
+
+/// Whether all whom a failure concerns have heard of it: they have come, and closed their ends.
+void Root::noteTold() {
+  if (failure_.isOk() || allTold_.load(std::memory_order_relaxed)) return;
+  const bool allCame = complete_ || expired_ || static_cast<int>(came_.size()) >= fewest_;
+  const bool allClosed = std::all_of(told_.begin(), told_.end(), [](const std::weak_ptr<Link>& one) {
+    const auto link = one.lock();
+    return link == nullptr || link->closed();
+  });
+  if (!allCame || !allClosed) return;
+  allTold_.store(true, std::memory_order_release);
+  if (complete_) finish();
 }
 
 void Root::finish() {
   const auto self = shared_from_this();
   done_ = true;
   ioService().remove(timer_);
-  ioService().remove(reminder_);
-  timer_ = reminder_ = 0;
+  timer_ = 0;
   arrivals_.clear();
-  if (!listener_) return;
+  allTold_.store(true, std::memory_order_release);
+  stopServing();
+  listener_.reset();
+}
+
+/// Nobody else can come.
+void Root::stopServing() {
+  ioService().remove(reminder_);
+  ioService().remove(asking_);
+  reminder_ = asking_ = 0;
+  questions_.clear();
+  if (!serving_) return;
+  serving_ = false;
   {
     const std::lock_guard lock(served().mutex);
     served().roots.erase(id_);
   }
   listener_->withdraw(id_);
-  listener_.reset();
-}
-
-namespace {
-
-/// A rank that is stopped meanwhile says so by closing its side. The root then closes the other one, unless
-/// it has just sent the table: then the others rely on this rank, which needs the table to tell them.
-Result<Frame> awaitAnswer(int fd, Deadline patience, const FaultState* faults) {
-  const Status ready = waitFor(fd, POLLIN, patience, faults);
-  if (ready.isOk()) return receiveFrame(fd, Link::kMaxFrame, patience, faults);
-  if (faults == nullptr || !faults->stopped()) return ready;
-  ::shutdown(fd, SHUT_WR);
-  auto last = receiveFrame(fd, Link::kMaxFrame, Deadline::after(kFarewellLimit), nullptr);
-  return last.isOk() ? std::move(last) : faults->error();
-}
-
-}  // namespace
-
-Result<RendezvousTable> meet(const UniqueId& id, const JoinHello& hello, Deadline deadline,
-                             const FaultState* faults) {
-  RetryPolicy retry = RetryPolicy::fromParams();
-  // Rank 0 may start any time later; the maker of a unique id was there before the id.
-  retry.untilDeadline = id.kind != UniqueId::Kind::makerServes;
-  if (id.kind == UniqueId::Kind::derived) retry.pauseMs = kDerivedPauseMs;  // rank 0 is in the same call
-  std::string where;
-  for (const SocketAddress& address : id.addresses) where += (where.empty() ? "" : ", ") + address.text();
-  const auto connect = [&](Deadline limit) {
-    return connectAuthenticated(id.addresses, id.id, id.secret, hello.encode(), limit, faults, retry);
-  };
-  auto connected = connect(deadline);
-  if (!connected.isOk()) {
-    if (faults != nullptr && faults->stopped()) {
-      JoinHello farewell = hello;
-      farewell.leaving = faults->error().message().substr(0, kMaxReason);
-      (void)connectAuthenticated(id.addresses, id.id, id.secret, farewell.encode(),
-                                 Deadline::after(kFarewellLimit), nullptr, retry);
-    }
-    return std::move(connected).status().withContext("rank {}: reach the rendezvous at {}", hello.member.rank,
-                                                     where);
-  }
-  const Deadline patience = deadline.isNever() ? deadline : Deadline::at(deadline.at() + kGrace);
-  auto answer = awaitAnswer(connected->get(), patience, faults);
-  // A listener that strangers besiege may have taken the connection for one of theirs before the proof came.
-  retry.untilDeadline = false;
-  for (int again = 0; !answer.isOk() && again < kMoreTries; ++again) {
-    if (deadline.passed() || (faults != nullptr && faults->stopped())) break;
-    auto next = connect(std::min(deadline, Deadline::after(kNextTryLimit)));
-    if (!next.isOk()) break;
-    connected = std::move(next);
-    answer = awaitAnswer(connected->get(), patience, faults);
-  }
-  if (!answer.isOk())
-    return answer.status().withContext("rank {}: wait for the other ranks at the rendezvous {}",
-                                       hello.member.rank, peerAddress(connected->get()).text());
-  if (answer->type == kTableFrame) {
-    auto table = RendezvousTable::decode(answer->body);
-    if (table.isOk() && table->members.size() != static_cast<size_t>(hello.nranks))
-      return remoteError("the rank table has {} entries, expected {}", table->members.size(), hello.nranks);
-    return table;
-  }
-  WireReader in(answer->body);
-  const uint32_t code = in.u32();
-  const std::string message(in.string());
-  if (answer->type != kErrorFrame || !in.finished() || code == ncclSuccess || code >= ncclNumResults)
-    return remoteError("rendezvous: malformed answer of type {}", answer->type);
-  return Status(static_cast<ncclResult_t>(code), message);
 }
 
 }  // namespace tutti

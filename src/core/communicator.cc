@@ -2,9 +2,12 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstring>
+#include <numeric>
 #include <set>
 #include <thread>
 
+#include "base/hmac.h"
 #include "base/log.h"
 #include "base/params.h"
 #include "core/call_check.h"
@@ -66,6 +69,7 @@ Status Communicator::connect() {
   const Deadline deadline = Deadline::after(std::chrono::seconds(params().initTimeout()));
   Status status =
       statusOf([&] { return connectTo(deadline); }).withContext("rank {} of {}", setup_.rank, setup_.ranks);
+  if (const Status fault = making_->finish(); status.isOk() && !fault.isOk()) status = fault;
   making_.reset();
   if (status.isOk()) return status;
   if (deadline.passed() && (status.code() == ncclSystemError || status.code() == ncclRemoteError) &&
@@ -84,6 +88,7 @@ Status Communicator::connectTo(Deadline deadline) {
   request.id = setup_.id;
   request.rank = setup_.rank;
   request.nranks = setup_.ranks;
+  request.kin = std::move(setup_.kin);
   request.settings = agreedSettings();
   request.settings["config.minCTAs"] = std::to_string(setup_.minChannels);
   request.settings["config.maxCTAs"] = std::to_string(setup_.maxChannels);
@@ -142,6 +147,10 @@ void Communicator::startMonitor() {
   subject.ranks = setup_.ranks;
   subject.device = setup_.device;
   subject.name = setup_.name;
+  for (const PeerInfo& peer : peers_) {
+    const Digest digest = sha256(peer.hostId);
+    std::memcpy(&subject.hostKeys.emplace_back(), digest.data(), sizeof(uint64_t));
+  }
   subject.control = control_.get();
   subject.bell = endpoint_->bell(setup_.rank);
   subject.faults = faults_;
@@ -213,7 +222,7 @@ void Communicator::raiseDependents(const Status& why, bool aborted) {
   const std::lock_guard lock(dependentsMutex_);
   for (const Dependent& one : dependents_) {
     if (!aborted && !one.onFault) continue;
-    if (const auto making = one.making.lock()) (*making)->raise(why.withContext("the parent communicator"));
+    if (const auto making = one.making.lock()) making->raise(why.withContext("the parent communicator"));
   }
 }
 
@@ -226,6 +235,9 @@ Result<std::vector<std::string>> Communicator::exchange(const std::string& mine,
   // The control channel ended with the revocation: all ranks meet anew, at a place that all can compute.
   JoinRequest request;
   request.id = deriveId(0, "meeting after revoke");
+  std::vector<int> everyone(static_cast<size_t>(setup_.ranks));
+  std::iota(everyone.begin(), everyone.end(), 0);
+  request.kin = kin(everyone);
   request.rank = setup_.rank;
   request.nranks = setup_.ranks;
   request.faults = std::make_shared<FaultState>();

@@ -32,6 +32,7 @@ struct CommunicatorSetup {
   int ranks = 1;
   int device = 0;
   ncclUniqueId id{};
+  std::vector<Kin> kin;  // see JoinRequest
   bool blocking = true;
   std::string name;
   /// The result of time-outs: NCCL 2.30's for callers that know it.
@@ -55,7 +56,10 @@ class Communicator {
   ~Communicator();
 
   /// Where the unique id is known later than the object is made. Before connect().
-  void setId(const ncclUniqueId& id) { setup_.id = id; }
+  void setId(const ncclUniqueId& id, std::vector<Kin> kin = {}) {
+    setup_.id = id;
+    setup_.kin = std::move(kin);
+  }
   void setRank(int rank, int ranks);
   /// Collective over all ranks; blocks until they have met, the init deadline passed, or interrupt() ends it.
   /// After a failure the peers know of it, and the object can only be closed or aborted.
@@ -103,6 +107,8 @@ class Communicator {
   ncclUniqueId deriveId(int leader, std::string_view purpose) const {
     return control_->deriveId(leader, purpose);
   }
+  /// See Control::kin.
+  std::vector<Kin> kin(const std::vector<int>& ranks) const { return control_->kin(ranks); }
   /// While `child` is being made it fails when this communicator is aborted, and (`onFault`) when it fails.
   /// Once connect() has ended it stands on its own.
   void adopt(Communicator& child, bool onFault);
@@ -152,8 +158,27 @@ class Communicator {
   std::atomic<bool> revoked_{false};
   bool closed_ = false;
 
-  /// What others hold of something that is being made: gone once it is made.
-  using Making = std::shared_ptr<FaultState>;
+  /// What others hold of something that is being made. Once it is made their faults are nothing to it: a
+  /// fault comes either before that, and the making fails, or not at all.
+  struct Making {
+    explicit Making(std::shared_ptr<FaultState> subject) : faults(std::move(subject)) {}
+    void raise(const Status& why) {
+      const std::lock_guard lock(mutex);
+      if (made) return;
+      faults->raise(why);
+      fault = why;
+    }
+    /// Ok, or the fault that came before.
+    Status finish() {
+      const std::lock_guard lock(mutex);
+      made = true;
+      return fault;
+    }
+    const std::shared_ptr<FaultState> faults;
+    std::mutex mutex;
+    bool made = false;
+    Status fault;
+  };
   struct Dependent {
     std::weak_ptr<Making> making;
     bool onFault;

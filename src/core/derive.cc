@@ -8,6 +8,7 @@
 
 #include "base/params.h"
 #include "base/wire.h"
+#include "bootstrap/rendezvous.h"
 #include "bootstrap/unique_id.h"
 #include "core/communicator.h"
 #include "core/config.h"
@@ -63,7 +64,9 @@ Status prepareSplit(Communicator& parent, Communicator* child, int color, int ke
   const auto mine = std::find_if(group.begin(), group.end(),
                                  [&](const SplitChoice& one) { return one.rank == parent.rank(); });
   child->setRank(static_cast<int>(mine - group.begin()), static_cast<int>(group.size()));
-  child->setId(parent.deriveId(group.front().rank, fmt::format("split {}", color)));
+  std::vector<int> ranks;
+  for (const SplitChoice& one : group) ranks.push_back(one.rank);
+  child->setId(parent.deriveId(ranks.front(), fmt::format("split {}", color)), parent.kin(ranks));
   return Status::ok();
 }
 
@@ -164,6 +167,7 @@ Status shrinkComm(ncclComm_t comm, const int* excluded, int excludedCount, ncclC
   }
   setup.ranks = static_cast<int>(stay.size());
   setup.id = resolved->deriveId(stay.front(), purpose);
+  setup.kin = resolved->kin(stay);
   const auto parent = std::make_shared<CommUse>(std::move(resolved));
   const auto child = beginHandle(setup);
   *newComm = child->handle();
@@ -210,9 +214,13 @@ Status growComm(ncclComm_t comm, int ranks, const ncclUniqueId* id, int rank, nc
   const std::shared_ptr<const ncclUniqueId> given =
       id != nullptr ? std::make_shared<ncclUniqueId>(*id) : nullptr;
   Job job = makeJob(child, [parent, child, given, ranks]() -> Status {
-    TUTTI_ASSIGN(const ncclUniqueId common, exchangeGrowId(**parent, given.get(), ranks));
-    (*child)->setId(common);
-    return Status::ok();
+    const auto common = exchangeGrowId(**parent, given.get(), ranks);
+    if (common.isOk()) {
+      (*child)->setId(*common);
+    } else if (given) {  // the new ranks know nothing of this communicator and its end
+      declineToMeet(*given, (*parent)->rank(), ranks, common.status());
+    }
+    return common.status();
   });
   job.blocking = comm->blocking;
   job.subject = parent;

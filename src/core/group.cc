@@ -24,18 +24,37 @@ struct LaunchScratch {
   std::vector<Operation> own;
 };
 
+/// The next message to oneself of that kind, from `at` on; the end when there is none.
+size_t nextToSelf(std::span<const Operation> operations, int self, Operation::Kind kind, size_t at) {
+  while (at < operations.size() && !(operations[at].kind == kind && operations[at].root == self)) ++at;
+  return at;
+}
+
 /// A message to oneself moves only together with its counterpart in the same group: without it, it would wait
-/// for ever.
+/// for ever. Both must have the same size: the first send goes to the first receive, and so on.
 Status checkSelfMessages(const Communicator& communicator, std::span<const Operation> operations) {
+  const int self = communicator.rank();
   int sends = 0;
   int receives = 0;
   for (const Operation& operation : operations) {
-    if (operation.kind == Operation::Kind::collective || operation.root != communicator.rank()) continue;
+    if (operation.kind == Operation::Kind::collective || operation.root != self) continue;
     ++(operation.kind == Operation::Kind::send ? sends : receives);
   }
-  if (sends == receives) return Status::ok();
-  return invalidUsage("rank {} has {} send(s) to itself but {} receive(s) from itself in this group",
-                      communicator.rank(), sends, receives);
+  if (sends != receives)
+    return invalidUsage("rank {} has {} send(s) to itself but {} receive(s) from itself in this group", self,
+                        sends, receives);
+  size_t send = 0;
+  size_t receive = 0;
+  for (int pair = 1; pair <= sends; ++pair, ++send, ++receive) {
+    send = nextToSelf(operations, self, Operation::Kind::send, send);
+    receive = nextToSelf(operations, self, Operation::Kind::recv, receive);
+    if (operations[send].count != operations[receive].count)
+      return invalidUsage(
+          "rank {} sends {} bytes to itself, but receives {} (pair {} of {} in this group); nothing of the "
+          "group was started",
+          self, operations[send].count, operations[receive].count, pair, sends);
+  }
+  return Status::ok();
 }
 
 Status checkStream(const tuttiHostRuntime_v1& runtime, cudaStream_t stream) {

@@ -54,7 +54,12 @@ Job makeJob(std::shared_ptr<CommUse> handle, std::function<Status()> prepare) {
     // Out of memory, for one, must not leave a handle that is for ever initialising.
     const Status status = statusOf([&] {
       setLogDevice((*handle)->device());
-      logVersionOnce();
+      // As NCCL: at VERSION and WARN one line for the job. (The first line settles what is enabled.)
+      const int rank = (*handle)->rank();
+      if (rank == 0) logVersionOnce();
+      logInfo(Subsystem::init, "communicator {} rank {} of {}: init starts",
+              static_cast<const void*>(handle->get()), rank, (*handle)->ranks());
+      if (rank != 0 && logEnabled(LogLevel::info, Subsystem::init)) logVersionOnce();
       if (prepare) TUTTI_TRY(prepare());
       return (*handle)->connect();
     });

@@ -301,6 +301,8 @@ RankPosition Monitor::absent(int rank) const {
   position.ranks = subject_.ranks;
   position.rank = rank;
   subject_.control->whereabouts(rank, position.host, position.pid);
+  if (static_cast<size_t>(rank) < subject_.hostKeys.size())
+    position.hostKey = subject_.hostKeys[static_cast<size_t>(rank)];
   const std::string gone = subject_.control->gone(rank);
   if (!gone.empty()) {
     position.state = gone.starts_with("died") ? RankPosition::State::dead : RankPosition::State::left;

@@ -47,6 +47,7 @@ class Monitor : public std::enable_shared_from_this<Monitor> {
     int ranks = 1;
     int device = 0;
     std::string name;
+    std::vector<uint64_t> hostKeys;  // by rank: see RankPosition
     Control* control = nullptr;
     Doorbell* bell = nullptr;
     std::shared_ptr<const FaultState> faults;

@@ -110,7 +110,8 @@ std::string CallName::text() const {
 }
 
 void RankPosition::encode(WireWriter& out) const {
-  out.u64(session).string(communicator).i32(ranks).i32(rank).string(host).i64(pid).i32(device);
+  out.u64(session).string(communicator).i32(ranks).i32(rank).string(host).u64(hostKey);
+  out.i64(pid).i32(device);
   out.u8(static_cast<uint8_t>(state)).u64(collectivesCalled).u64(messagesCalled).u64(collective);
   out.u32(messages);
   call.encode(out);
@@ -130,6 +131,7 @@ bool RankPosition::decode(WireReader& in, RankPosition& position) {
   position.ranks = in.i32();
   position.rank = in.i32();
   position.host = std::string(in.string());
+  position.hostKey = in.u64();
   position.pid = in.i64();
   position.device = in.i32();
   const uint8_t state = in.u8();

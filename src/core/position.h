@@ -63,6 +63,7 @@ struct RankPosition {
   int32_t ranks = 1;
   int32_t rank = 0;
   std::string host;
+  uint64_t hostKey = 0;  // tells hosts (containers) of one name apart; 0: not known
   int64_t pid = 0;
   int32_t device = -1;
   State state = State::silent;

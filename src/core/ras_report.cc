@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <tuple>
 
 #include "base/identity.h"
 #include "base/log.h"
@@ -144,12 +145,13 @@ size_t countProblems(const std::vector<Group>& groups) {
 
 std::string rasText(const std::vector<RankPosition>& positions, bool verbose) {
   const std::vector<Group> groups = groupsOf(positions);
-  std::set<std::string> hosts;
-  std::set<std::pair<std::string, int64_t>> processes;
+  // Containers may have equal names, and process ids too.
+  std::set<std::pair<std::string, uint64_t>> hosts;
+  std::set<std::tuple<std::string, uint64_t, int64_t>> processes;
   for (const RankPosition& one : positions) {
     if (one.host.empty()) continue;
-    hosts.insert(one.host);
-    processes.insert({one.host, one.pid});
+    hosts.insert({one.host, one.hostKey});
+    processes.insert({one.host, one.hostKey, one.pid});
   }
   std::string text = fmt::format("Tutti {} (NCCL {}.{}.{}): answered by pid {} on host {}\n\n",
                                  tuttiVersion(), NCCL_MAJOR, NCCL_MINOR, NCCL_PATCH, ::getpid(), hostName());

@@ -26,7 +26,9 @@ constexpr size_t kMostClients = 16;
 constexpr milliseconds kCommandLimit{10000};  // from one command to the next
 constexpr milliseconds kAnswerLimit{5000};    // for the ranks, unless TIMEOUT says otherwise; as in NCCL
 constexpr milliseconds kFlushLimit{30000};
-constexpr milliseconds kSurveyLimit{3000};  // of one communicator
+constexpr milliseconds kSurveyLimit{1000};  // of one communicator
+/// Once a process has not answered: it will not do so for its other communicators either.
+constexpr milliseconds kNextSurveyLimit{300};
 
 Result<SocketAddress> rasAddress() {
   std::string text = params().rasAddr();
@@ -279,7 +281,10 @@ void RasServer::surveyNext(const std::shared_ptr<Query>& query) {
     if (known.size() == static_cast<size_t>(monitor->ranks())) continue;
     const auto left = std::chrono::duration_cast<milliseconds>(query->end - Clock::now());
     if (left.count() <= 0) break;
-    monitor->survey(true, std::min(left, kSurveyLimit),
+    const bool someSilent =
+        std::any_of(query->positions.begin(), query->positions.end(),
+                    [](const auto& one) { return one.state == RankPosition::State::silent; });
+    monitor->survey(true, std::min(left, someSilent ? kNextSurveyLimit : kSurveyLimit),
                     [weak = weak_from_this(), query](std::vector<RankPosition> positions) {
                       const auto self = weak.lock();
                       if (self == nullptr) return;

@@ -76,13 +76,9 @@ std::string stallReport(const std::vector<RankPosition>& positions, int rank) {
   if (mine->messages > 1) text += fmt::format(" and {} more message(s) of its group", mine->messages - 1);
   text += fmt::format(" on communicator '{}' ({} ranks), has not moved for {}", mine->communicator,
                       mine->ranks, durationText(mine->quietMs));
-  for (size_t i = 0; i < mine->waits.size(); ++i) {
-    if (i == 3) break;
-    const RankPosition* peer = find(positions, mine->waits[i].peer);
+  // Hosts and processes of those are named below, with where they stand.
+  for (size_t i = 0; i < mine->waits.size() && i < 3; ++i)
     text += (i == 0 ? ": waits for " : " and for ") + describeWait(mine->waits[i]);
-    if (peer != nullptr && !peer->host.empty())
-      text += fmt::format(" (host {}, pid {})", peer->host, peer->pid);
-  }
   const auto different = others(positions, *mine);
   if (!different.empty()) text += "; " + mismatchText(*mine, *different.front());
   size_t named = 0;

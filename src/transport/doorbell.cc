@@ -96,8 +96,14 @@ Result<UniqueFd> Doorbell::openLine() {
 
 void Doorbell::sendOnLine() const {
   const SocketAddress to = addressOf(line);
-  // Fails when nobody is there any more, or when the queue is full and the sleeper wakes up anyway.
-  (void)::sendto(lineSocket(), "", 1, MSG_DONTWAIT | MSG_NOSIGNAL, to.data(), to.length());
+  const auto send = [&to](int socket) {
+    return ::sendto(socket, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL, to.data(), to.length()) >= 0;
+  };
+  if (send(lineSocket()) || errno != EAGAIN) return;  // else: nobody is there any more
+  // Either the sleeper's queue is full, and it wakes up anyway; or this process has filled the queues of so
+  // many others, who do not look at theirs now, that its socket may send no more. A socket of its own can.
+  const UniqueFd fresh(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (fresh) send(fresh.get());
 }
 
 }  // namespace tutti

@@ -26,6 +26,7 @@ HostEndpoint::HostEndpoint(std::vector<PeerInfo> peers, int rank, const Endpoint
   const size_t connections = peers_.size() * static_cast<size_t>(options_.channels) * kEndpointPorts;
   senders_.resize(connections);
   receivers_.resize(connections);
+  saidDirect_.resize(peers_.size());
 }
 
 bool HostEndpoint::sameProcess(int peer) const {
@@ -133,6 +134,11 @@ Result<std::byte*> HostEndpoint::mapPeerBuffer(int peer, const BufferDescriptor&
     return invalidUsage("rank {}: buffers of rank {} (host {}) cannot be used directly: {}", rank_, peer,
                         owner.hostName,
                         mapped(peer) ? "NCCL_P2P_DISABLE is set" : "it shares no memory with us");
+  if (!saidDirect_[static_cast<size_t>(peer)]) {
+    saidDirect_[static_cast<size_t>(peer)] = true;
+    // These take no channel's FIFO, which would have its own line. Once for each pair.
+    logInfo(Subsystem::init, "Channel 00 : {} -> {} [buffers] via P2P/direct", peer, rank_);
+  }
   if (sameProcess(peer)) return reinterpret_cast<std::byte*>(buffer.address);
   if (!memory_)
     return invalidUsage(

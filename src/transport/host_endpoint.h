@@ -73,6 +73,7 @@ class HostEndpoint final : public Endpoint {
   std::unique_ptr<MemoryService> memory_;
   std::vector<MemoryServiceAddress> memoryAddresses_;
   PeerMemory peerMemory_;
+  std::vector<char> saidDirect_;                // by rank: the log has said that its buffers are used
   std::unique_ptr<MessageTransport> messages_;  // uses the bell in segment_: destroyed before it
   std::vector<FifoSender*> senders_;            // by connectionIndex; null until asked for
   std::vector<FifoReceiver*> receivers_;        // likewise

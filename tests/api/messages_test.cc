@@ -115,6 +115,35 @@ TEST(Messages, MixWithCollectivesInOneGroup) {
   });
 }
 
+TEST(Messages, ToOneselfOfDifferentSizesAreRefusedByTheGroupAndNothingRuns) {
+  runRanks(2, [](Rank& rank) {
+    std::vector<int> out = sequence(8, rank.rank);
+    std::vector<int> in(8, -1);
+    std::vector<int> reduced(4, 1);
+    // The second pair does not fit: 12 bytes, 16 bytes. Neither does anything else of the group run.
+    ASSERT_NCCL_OK(ncclGroupStart());
+    EXPECT_NCCL_OK(ncclSend(out.data(), 2, ncclInt32, rank.rank, rank.comm, rank.stream));
+    EXPECT_NCCL_OK(ncclSend(out.data(), 3, ncclInt32, rank.rank, rank.comm, rank.stream));
+    EXPECT_NCCL_OK(ncclRecv(in.data(), 2, ncclInt32, rank.rank, rank.comm, rank.stream));
+    EXPECT_NCCL_OK(ncclRecv(in.data() + 4, 2, ncclInt64, rank.rank, rank.comm, rank.stream));
+    EXPECT_NCCL_OK(ncclAllReduce(reduced.data(), reduced.data(), reduced.size(), ncclInt32, ncclSum,
+                                 rank.comm, rank.stream));
+    EXPECT_EQ(ncclGroupEnd(), ncclInvalidUsage);
+    const std::string why = ncclGetLastError(rank.comm);
+    EXPECT_NE(why.find("sends 12 bytes to itself, but receives 16"), std::string::npos) << why;
+    rank.sync();
+    EXPECT_EQ(in, std::vector<int>(8, -1));
+    EXPECT_EQ(reduced, std::vector<int>(4, 1));
+    // The communicator is as good as before, and a message is bytes: types may differ.
+    ASSERT_NCCL_OK(ncclGroupStart());
+    ASSERT_NCCL_OK(ncclSend(out.data(), 4, ncclInt32, rank.rank, rank.comm, rank.stream));
+    ASSERT_NCCL_OK(ncclRecv(in.data(), 2, ncclInt64, rank.rank, rank.comm, rank.stream));
+    ASSERT_NCCL_OK(ncclGroupEnd());
+    rank.sync();
+    EXPECT_TRUE(std::equal(in.begin(), in.begin() + 4, out.begin()));
+  });
+}
+
 TEST(Messages, ToOneselfWithoutACounterpartAreRefusedAtOnce) {
   runRanks(2, [](Rank& rank) {
     int value = 0;

@@ -189,6 +189,18 @@ TEST(Params, WhatNobodyReadsIsListedWithWhereItStands) {
   ::unlink(path.c_str());
 }
 
+TEST(Params, MisspeltNamesOfOursAreSaidWhateverTheLogLevel) {
+  const auto said = [](const char* name) { return warningsFor(name, "5", [] {}); };
+  EXPECT_THAT(said("TUTTI_TIMOUT"),
+              HasSubstr("TUTTI_TIMOUT (environment) is no variable of Tutti, did you mean TUTTI_TIMEOUT?"));
+  EXPECT_THAT(said("TUTTI_CHEK"), HasSubstr("did you mean TUTTI_CHECK?"));
+  EXPECT_THAT(said("TUTTI_SOMETHING_ELSE"),
+              HasSubstr("TUTTI_SOMETHING_ELSE (environment) is no variable of Tutti: tutti-info lists them"));
+  EXPECT_THAT(said("TUTTI_TIMEOUT"), IsEmpty());
+  EXPECT_THAT(said("TUTTI_TEST_JOBS"), IsEmpty());
+  EXPECT_THAT(said("NCCL_SOCKET_IFNAM"), IsEmpty()) << "may be of another release";
+}
+
 TEST(Params, ProblemsCanBeAskedForLater) {
   {
     const ScopedEnv env("NCCL_BUFFSIZE", "much");

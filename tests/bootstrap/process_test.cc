@@ -119,6 +119,21 @@ TEST_F(Processes, ARankKilledDuringTheRendezvousEndsIt) {
   EXPECT_EQ(exitCode(other), 0);
 }
 
+TEST_F(Processes, WhoseProcessServesAFailedRendezvousStaysUntilTheOthersHaveHeardWhy) {
+  const Pipe ids;
+  std::vector<pid_t> pids;
+  for (int i = 0; i < 3; ++i)
+    pids.push_back(inProcess([&, i] {
+      if (i == 0) ids.put(newId(), 3);
+      auto rank = makeRank(ids.take(), i, i == 1 ? 4 : 3);
+      // The others have failed by then, and their programs end.
+      if (i == 2) std::this_thread::sleep_for(300ms);
+      join(*rank);
+      return rank->status.message().find("says") != std::string::npos ? 0 : 1;
+    }));
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(exitCode(pids[static_cast<size_t>(i)]), 0) << "rank " << i;
+}
+
 TEST_F(Processes, ALauncherThatIsNoRankServesTheRendezvous) {
   const Pipe ids;
   const pid_t launcher = inProcess([&] {

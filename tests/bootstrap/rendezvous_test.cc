@@ -211,6 +211,100 @@ TEST(Rendezvous, AndWhatFollowsEndWheneverARankGivesUp) {
   }
 }
 
+/// A rank that comes to the rendezvous and gets the table, but goes no further.
+Result<Meeting> meetOnly(const ncclUniqueId& id, int rank, int nranks, const Kin* leader = nullptr) {
+  const UniqueId where = decoded(id);
+  JoinHello hello;
+  hello.version = fmt::format("{} (NCCL {})", tuttiVersion(), NCCL_VERSION_CODE);
+  hello.nranks = nranks;
+  hello.limitMs = 20000;
+  hello.member = {rank, "ghost", 4242, 42, where.addresses};
+  return meet(where, hello, within(10s), nullptr, leader);
+}
+
+TEST(Rendezvous, NamesARankThatDiesBetweenItAndItsConnectionToRankZero) {
+  const ncclUniqueId id = newId();
+  std::vector<std::unique_ptr<Rank>> ranks;
+  for (int i = 0; i < 3; ++i) ranks.push_back(makeRank(id, i, 4));
+  std::thread ghost([&] {
+    auto meeting = meetOnly(id, 3, 4);
+    ASSERT_TRUE(meeting.isOk()) << meeting.status().message();
+    std::this_thread::sleep_for(50ms);
+  });
+  const auto start = std::chrono::steady_clock::now();
+  onThreads(ranks, [](Rank& rank) { join(rank); });
+  ghost.join();
+  EXPECT_LT(std::chrono::steady_clock::now() - start, 5s);
+  for (const auto& rank : ranks)
+    EXPECT_THAT(rank->status.message(), HasSubstr("rank 3 (host ghost, pid 4242) died"));
+}
+
+TEST(Rendezvous, PassesOnWhyARankGivesUpAfterIt) {
+  const ncclUniqueId id = newId();
+  auto stays = makeRank(id, 0, 2);
+  std::thread ghost([&] {
+    auto meeting = meetOnly(id, 1, 2);
+    ASSERT_TRUE(meeting.isOk()) << meeting.status().message();
+    const Status why = leavingError(meeting->table.members[1], invalidUsage("out of ideas"));
+    sendFrame(meeting->root.get(), kErrorFrame, encodeError(why), within(1s), nullptr).ignore();
+  });
+  join(*stays);
+  ghost.join();
+  EXPECT_THAT(stays->status.message(), AllOf(HasSubstr("rank 1 (host ghost"), HasSubstr("out of ideas")));
+}
+
+/// A parent of three ranks, and the derived id of a child of ranks 1 and 2.
+struct Derived {
+  std::vector<std::unique_ptr<Rank>> parent = joinedRanks(3);
+  std::unique_ptr<Rank> child(int rank) const {
+    const Control& control = *parent[static_cast<size_t>(rank + 1)]->control;
+    auto made = makeRank(control.deriveId(1, "test"), rank, 2);
+    made->request.kin = control.kin({1, 2});
+    return made;
+  }
+};
+
+TEST(DerivedRendezvous, DoesNotWaitForALeaderThatHasLeft) {
+  Derived family;
+  auto follower = family.child(1);
+  std::thread leaving([&] {
+    std::this_thread::sleep_for(200ms);
+    family.parent[1]->control.reset();
+  });
+  const auto start = std::chrono::steady_clock::now();
+  join(*follower);
+  leaving.join();
+  EXPECT_LT(std::chrono::steady_clock::now() - start, 5s);
+  EXPECT_THAT(follower->status.message(),
+              AllOf(HasSubstr("rank 0 will not come"), HasSubstr("as rank 1 (host ")));
+}
+
+TEST(DerivedRendezvous, DoesNotWaitForAFollowerThatHasLeft) {
+  Derived family;
+  auto leader = family.child(0);
+  family.parent[2]->control.reset();
+  const auto start = std::chrono::steady_clock::now();
+  join(*leader);
+  EXPECT_LT(std::chrono::steady_clock::now() - start, 5s);
+  EXPECT_THAT(leader->status.message(),
+              AllOf(HasSubstr("rank 1 will not come"), HasSubstr("as rank 2 (host ")));
+}
+
+TEST(DerivedRendezvous, WaitsForThoseWhoAreThere) {
+  const Derived families[2];
+  std::vector<std::unique_ptr<Rank>> early, late;
+  for (const int first : {0, 1}) {
+    early.push_back(families[first].child(first));
+    late.push_back(families[first].child(1 - first));
+  }
+  std::thread waiting([&] { onThreads(early, [](Rank& rank) { join(rank); }); });
+  std::this_thread::sleep_for(1300ms);  // asked for once
+  onThreads(late, [](Rank& rank) { join(rank); });
+  waiting.join();
+  for (const auto* ranks : {&early, &late})
+    for (const auto& rank : *ranks) EXPECT_TRUE(rank->control) << rank->status.message();
+}
+
 TEST(Rendezvous, RefusesAnotherSecretAndAStaleId) {
   UniqueId forged = decoded(newId());
   forged.secret = *Secret::random();

@@ -44,7 +44,7 @@ TEST(StallReport, FollowsTheRanksThatWaitForEachOtherToTheOneThatIsLate) {
   EXPECT_THAT(
       text, HasSubstr("rank 0: AllReduce of 400000 x float (sum), collective 17 on communicator 'world' (4 "
                       "ranks), has not moved for 40 s: waits for data from rank 3, step 3 of 14, slice 2 of "
-                      "5 (host node3, pid 103)"));
+                      "5; rank 3 (host node3, pid 103) is in AllReduce"));
   EXPECT_THAT(text,
               HasSubstr("rank 2 (host node2, pid 102) has called 16 collectives and is idle since 40 s"));
   EXPECT_THAT(text, HasSubstr("rank 2 has not called collective 17"));
@@ -158,6 +158,18 @@ TEST(RasReport, CountsProblemsAndQuotesWhatItIsGiven) {
   EXPECT_THAT(json, HasSubstr("\"note\": \"died: \\\"connection\\\\closed\\\"\\u000a\""));
   EXPECT_THAT(json, HasSubstr("\"problems\": 1, "));
   EXPECT_THAT(rasText({}, true), HasSubstr("0 communicator(s)"));
+}
+
+TEST(RasReport, CountsContainersOfOneNameAsDifferentHosts) {
+  std::vector<RankPosition> positions = {at(0, State::idle, {}, 1), at(1, State::idle, {}, 1)};
+  for (RankPosition& one : positions) {
+    one.host = "box";
+    one.pid = 1;
+    one.hostKey = static_cast<uint64_t>(one.rank) + 5;
+  }
+  EXPECT_THAT(rasText(positions, false), HasSubstr("2 process(es) on 2 host(s)"));
+  positions[1].hostKey = positions[0].hostKey;
+  EXPECT_THAT(rasText(positions, false), HasSubstr("1 process(es) on 1 host(s)"));
 }
 
 }  // namespace

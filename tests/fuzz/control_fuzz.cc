@@ -94,9 +94,9 @@ void attackRank(uint8_t how, std::string_view bytes) {
   hello.member = {1, "fuzz", 1, 42, id.addresses};
   // Versions are compared: say what rank 0 says.
   hello.version = fmt::format("{} (NCCL {})", tuttiVersion(), NCCL_VERSION_CODE);
-  const auto table = meet(id, hello, soon(), nullptr);
-  require(table.isOk(), "both ranks meet");
-  const Member& zero = table->members[0];
+  const auto meeting = meet(id, hello, soon(), nullptr, nullptr);
+  require(meeting.isOk(), "both ranks meet");
+  const Member& zero = meeting->table.members[0];
   const Secret secret = id.secret.derive(WireWriter().string("link").u64(zero.service).bytes());
   const bool isHello = how % 4 == 1;
   const std::string payload =

@@ -179,9 +179,19 @@ TEST(Options, ContradictionsAreNamed) {
   EXPECT_THAT(refused({"-I", "1", "-n", "3", "-K", "3"}), HasSubstr("--per_iter_skip"));
 }
 
+TEST(Options, OfNcclTestsThatHaveNoMeaningHereAreTakenOrSaidSo) {
+  EXPECT_EQ(parse({"-x", "2", "-V", "32", "-D", "0"}).action, ParseResult::Action::run);
+  const ParseResult device = parse({"-D", "3"});
+  EXPECT_EQ(device.action, ParseResult::Action::fail);
+  EXPECT_NE(device.message.find("--device_implementation 3: expected 0: kernels"), std::string::npos)
+      << device.message;
+  EXPECT_EQ(parse({"-x", "3"}).action, ParseResult::Action::fail);
+}
+
 TEST(Options, HelpNamesEveryFlag) {
   EXPECT_EQ(parse({"-h"}).action, ParseResult::Action::help);
   EXPECT_EQ(parse({"--help"}).action, ParseResult::Action::help);
+  EXPECT_EQ(parse({"--version"}).action, ParseResult::Action::version);
   const std::string text = usage("all_reduce_perf");
   for (const char* name :
        {"minbytes", "maxbytes", "stepfactor", "stat", "output_file", "unalign", "cudagraph"})

@@ -30,8 +30,10 @@ class Log {
 
   std::string text() const {
     std::ostringstream all;
-    for (const auto& file : std::filesystem::directory_iterator(folder_))
+    for (const auto& file : std::filesystem::directory_iterator(folder_)) {
       all << std::ifstream(file.path()).rdbuf();
+      all.clear();  // an empty file counts as a failure
+    }
     return all.str();
   }
 

@@ -213,7 +213,8 @@ TEST_F(NetworkLinks, ThatLeadNowhereAtTheStartAreAnErrorThatNamesThem) {
               HasSubstr("rank 1 of 2 did not join within 1 s"));
   EXPECT_THAT(
       job.ranks()[1].expectLine("failed ", in(kPatience)),
-      AllOf(HasSubstr("rank 1: reach the rendezvous at 10.77.0.1:"), HasSubstr("connect to 10.77.0.1:")));
+      AllOf(HasSubstr("rank 1: reach the rendezvous of the process that made the unique id at 10.77.0.1:"),
+            HasSubstr("connect to 10.77.0.1:")));
   EXPECT_LT(Clock::now() - start, underSanitizer() ? 12s : 6s);
 }
 

@@ -201,14 +201,16 @@ TEST_P(BothPaths, CheckedCallsThatMatchDoWhatTheyAlwaysDo) {
 TEST_P(BothPaths, CheckedSendAgainstACollectiveIsAnError) {
   const Settings settings{{"TUTTI_CHECK", "1"}, {"TUTTI_STALL_WARN", "0.4"}};
   RankProcesses ranks(2, GetParam(), [](Rank& self, const ChildSide& parent) {
-    float* data = allocate(16 * kMany, parent);
+    // More than slots and the kernel's socket buffers (tens of megabytes, where they have grown) can take: a
+    // send that they take whole has ended, and its rank may yet call the collective.
+    float* data = allocate(40 * kMany, parent);
     const ncclResult_t result =
-        self.rank == 0 ? ncclSend(data, 16 * kMany, ncclFloat, 1, self.comm, nullptr) : allReduce(self, data);
+        self.rank == 0 ? ncclSend(data, 40 * kMany, ncclFloat, 1, self.comm, nullptr) : allReduce(self, data);
     return sayError(self, parent, result);
   });
   for (int rank = 0; rank < 2; ++rank)
     EXPECT_THAT(errorOf(ranks, rank),
-                AllOf(HasSubstr("Send of 25600000 bytes to rank 1"), HasSubstr("AllReduce of 400000 x float"),
+                AllOf(HasSubstr("Send of 64000000 bytes to rank 1"), HasSubstr("AllReduce of 400000 x float"),
                       HasSubstr("do not match")));
   ranks.expectSuccess(kPatience);
 }
@@ -472,6 +474,28 @@ TEST_P(BothPaths, TuttiRasShowsADeadRank) {
     ranks[rank].send("x", 1);
     EXPECT_THAT(errorOf(ranks, rank), HasSubstr("rank 2"));
   }
+}
+
+TEST(TuttiRas, NamesAStoppedProcessAndDoesNotWaitForItLong) {
+  RankProcesses ranks(3, Path::sharedMemory, [](Rank& self, const ChildSide& parent) {
+    parent.say("there");
+    char go = 0;
+    parent.receive(&go, 1);
+    must(ncclCommDestroy(self.comm), "ncclCommDestroy", parent);
+    return 0;
+  });
+  for (int rank = 0; rank < 3; ++rank) ranks[rank].expectLine("there", in(kPatience));
+  ranks[1].kill(SIGSTOP);
+  const auto start = std::chrono::steady_clock::now();
+  const test::Outcome all = tuttiRas("");
+  const auto took = std::chrono::steady_clock::now() - start;
+  EXPECT_THAT(all.output, HasSubstr("process " + std::to_string(ranks[1].pid()) + " does not answer"));
+  EXPECT_THAT(all.output, ContainsRegex("PROBLEM: rank 1 \\(host [^ ]+, pid " +
+                                        std::to_string(ranks[1].pid()) + "\\) does not answer"));
+  EXPECT_LT(took, 6s);
+  ranks[1].kill(SIGCONT);
+  for (int rank = 0; rank < 3; ++rank) ranks[rank].send("x", 1);
+  ranks.expectSuccess(kPatience);
 }
 
 /// Its peer's memory is asked for at the moment when the peer is dead, but the news of it has not come yet.

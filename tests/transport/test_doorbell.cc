@@ -6,6 +6,7 @@
 
 #include <chrono>
 #include <thread>
+#include <vector>
 
 #include "transport/doorbell.h"
 
@@ -142,6 +143,35 @@ TEST(Doorbell, WakesAnotherProcessThatSleepsInPoll) {
   EXPECT_EQ(status, 0);
   EXPECT_LT(steady_clock::now() - start, milliseconds(4000));
   ::munmap(memory, 4096);
+}
+
+TEST(Doorbell, WakesAThreadThatSleepsInPollThoughManyOthersDoNotTakeTheirBytes) {
+  // Idle ranks leave bytes unread in their lines; all of them count against the sender's socket.
+  constexpr size_t kIdle = 60;
+  std::vector<Doorbell> idle(kIdle);
+  std::vector<UniqueFd> lines;
+  for (Doorbell& bell : idle) {
+    lines.push_back(*bell.openLine());
+    bell.sleepers = 1;
+    bell.inPoll = 1;
+    for (int i = 0; i < 12; ++i) bell.ring();
+  }
+  Doorbell bell;
+  const UniqueFd line = *bell.openLine();
+  std::atomic<bool> woken{false};
+  std::thread sleeper([&] {
+    const uint32_t ticket = bell.prepare();
+    bell.sleepPolling(ticket, 5000000, line.get());
+    bell.finish();
+    woken = true;
+  });
+  while (bell.inPoll.load() == 0) std::this_thread::yield();
+  std::this_thread::sleep_for(milliseconds(20));
+  const auto start = steady_clock::now();
+  bell.ring();
+  sleeper.join();
+  EXPECT_TRUE(woken);
+  EXPECT_LT(steady_clock::now() - start, milliseconds(2000));
 }
 
 TEST(Doorbell, ASleepInPollEndsWhenItsDescriptorIsReadableOrAtItsLimit) {

@@ -6,6 +6,7 @@
 #include <exception>
 #include <string_view>
 
+#include "base/log.h"
 #include "base/unique_fd.h"
 #include "tutti_info/report.h"
 
@@ -43,6 +44,9 @@ int run(int argc, char** argv) {
       json = true;
     } else if (argument == "--help" || argument == "-h") {
       std::fputs(kUsage, stdout);
+      return 0;
+    } else if (argument == "--version") {
+      std::printf("tutti-info %s\n", tutti::tuttiVersion());
       return 0;
     } else {
       std::fprintf(stderr, "tutti-info: unknown argument %s\n%s", argv[i], kUsage);

@@ -2,6 +2,7 @@
 #include <getopt.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -28,9 +29,13 @@ constexpr const char* kUsage =
     "  -h, --host=HOST       ask at this host (localhost)\n"
     "  -p, --port=PORT       and port (28028), as in the job's NCCL_RAS_ADDR\n"
     "  -t, --timeout=SECONDS wait so long for ranks to answer (5)\n"
+    "      --help, --version (-h without a host shows this text, too)\n"
     "\n"
     "exit status: 0 all is well; 1 no job found, or it does not answer; 2 wrong usage;\n"
     "             3 a rank is stalled or dead, or the ranks' calls do not match\n";
+
+/// A process that lives answers a greeting at once.
+constexpr std::chrono::milliseconds kHelloLimit{2000};
 
 struct Options {
   tutti::RasQuestion question;
@@ -40,7 +45,7 @@ struct Options {
 };
 
 [[noreturn]] void misuse(const std::string& message) {
-  std::fprintf(stderr, "tutti-ras: %s\n%s", message.c_str(), kUsage);
+  std::fprintf(stderr, "tutti-ras: %s\n--help shows all options\n", message.c_str());
   std::exit(2);
 }
 
@@ -54,16 +59,13 @@ long number(const char* text, const char* what, long most) {
 }
 
 Options parse(int argc, char** argv) {
-  enum { kJson = 1000, kPid, kHelp };
-  static const option kOptions[] = {{"verbose", no_argument, nullptr, 'v'},
-                                    {"format", required_argument, nullptr, 'f'},
-                                    {"json", no_argument, nullptr, kJson},
-                                    {"pid", required_argument, nullptr, kPid},
-                                    {"host", required_argument, nullptr, 'h'},
-                                    {"port", required_argument, nullptr, 'p'},
-                                    {"timeout", required_argument, nullptr, 't'},
-                                    {"help", no_argument, nullptr, kHelp},
-                                    {nullptr, 0, nullptr, 0}};
+  enum { kJson = 1000, kPid, kHelp, kVersion };
+  static const option kOptions[] = {
+      {"verbose", no_argument, nullptr, 'v'},       {"format", required_argument, nullptr, 'f'},
+      {"json", no_argument, nullptr, kJson},        {"pid", required_argument, nullptr, kPid},
+      {"host", required_argument, nullptr, 'h'},    {"port", required_argument, nullptr, 'p'},
+      {"timeout", required_argument, nullptr, 't'}, {"help", no_argument, nullptr, kHelp},
+      {"version", no_argument, nullptr, kVersion},  {nullptr, 0, nullptr, 0}};
   Options options;
   opterr = 0;
   for (int one = 0; (one = ::getopt_long(argc, argv, "vf:h:p:t:", kOptions, nullptr)) != -1;) {
@@ -94,7 +96,14 @@ Options parse(int argc, char** argv) {
       case kHelp:
         std::fputs(kUsage, stdout);
         std::exit(0);
+      case kVersion:
+        std::puts("tutti-ras " TUTTI_VERSION);
+        std::exit(0);
       default:
+        if (optopt == 'h' && std::string_view(argv[argc - 1]) == "-h") {  // as elsewhere: help
+          std::fputs(kUsage, stdout);
+          std::exit(0);
+        }
         misuse(std::string("unknown option, or one without its value: ") + argv[optind - 1]);
     }
   }
@@ -125,6 +134,20 @@ bool tellsOfProblems(const std::string& reply, bool json) {
               : reply.find("\nState: ok\n") == std::string::npos;
 }
 
+/// Leaves out processes that do not answer at all, and names them: they are stopped, or so busy that they
+/// might as well be.
+std::vector<tutti::RasTarget> withoutSilent(const std::vector<tutti::RasTarget>& targets) {
+  std::vector<tutti::RasTarget> answering;
+  const std::vector<bool> silent = tutti::silentTargets(targets, kHelloLimit);
+  for (size_t i = 0; i < targets.size(); ++i) {
+    if (silent[i])
+      std::fprintf(stderr, "tutti-ras: %s does not answer (is it stopped?)\n", targets[i].text().c_str());
+    else
+      answering.push_back(targets[i]);
+  }
+  return answering;
+}
+
 /// One target for each job.
 std::vector<tutti::RasTarget> onePerJob(std::vector<tutti::RasTarget> targets, int timeout) {
   if (targets.size() < 2) return targets;
@@ -150,7 +173,7 @@ std::vector<tutti::RasTarget> choose(const Options& options) {
       std::erase_if(targets, [&](const auto& one) { return one.pid != options.pid; });
       return targets;
     }
-    if (!targets.empty()) return onePerJob(std::move(targets), options.question.timeoutSeconds);
+    if (!targets.empty()) return onePerJob(withoutSilent(targets), options.question.timeoutSeconds);
   }
   tutti::RasTarget target;
   target.host = options.host.empty() ? "localhost" : options.host;
@@ -164,6 +187,10 @@ std::vector<tutti::RasTarget> choose(const Options& options) {
 int main(int argc, char** argv) {
   const Options options = parse(argc, argv);
   const std::vector<tutti::RasTarget> targets = choose(options);
+  if (targets.empty() && options.pid == 0) {
+    std::fprintf(stderr, "tutti-ras: no job answers\n");
+    return 1;
+  }
   if (targets.empty()) {
     std::fprintf(stderr, "tutti-ras: process %ld has no communicator, or NCCL_RAS_ENABLE=0\n", options.pid);
     return 1;

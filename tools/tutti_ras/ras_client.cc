@@ -12,6 +12,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <memory>
 #include <sstream>
 
 namespace tutti {
@@ -20,6 +21,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 constexpr const char* kSocketPrefix = "@tutti-ras-";
 constexpr int kExtraSeconds = 5;
+constexpr const char* kHello = "CLIENT PROTOCOL 2\n";
 
 /// A socket that is closed at the end of its scope.
 class Socket {
@@ -63,6 +65,8 @@ int connectUnix(const std::string& name, std::string& error) {
   std::memcpy(address.sun_path + 1, name.data(), name.size());
   const auto length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
   const int fd = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  const timeval limit{2, 0};  // a stopped process's backlog may be full
+  if (fd >= 0) ::setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
   if (fd >= 0 && ::connect(fd, reinterpret_cast<sockaddr*>(&address), length) == 0) {
     if (mayBeAsked(fd, error)) return fd;
   } else {
@@ -147,8 +151,7 @@ static RasReply askUnfiltered(const RasTarget& target, const RasQuestion& questi
   }
   const auto deadline = Clock::now() + std::chrono::seconds(question.timeoutSeconds + kExtraSeconds);
   std::vector<std::pair<std::string, std::string>> steps = {
-      {"CLIENT PROTOCOL 2\n", "SERVER PROTOCOL "},
-      {"TIMEOUT " + std::to_string(question.timeoutSeconds) + "\n", "OK"}};
+      {kHello, "SERVER PROTOCOL "}, {"TIMEOUT " + std::to_string(question.timeoutSeconds) + "\n", "OK"}};
   if (question.json) steps.emplace_back("SET FORMAT json\n", "OK");
   for (const auto& [say, expect] : steps) {
     std::string line;
@@ -179,6 +182,33 @@ RasReply askRas(const RasTarget& target, const RasQuestion& question) {
   makePrintable(reply.text);
   makePrintable(reply.error);
   return reply;
+}
+
+std::vector<bool> silentTargets(const std::vector<RasTarget>& targets, std::chrono::milliseconds limit) {
+  std::vector<bool> silent(targets.size(), false);
+  std::vector<std::unique_ptr<Socket>> sockets;
+  std::vector<pollfd> waiting;
+  for (size_t i = 0; i < targets.size(); ++i) {
+    std::string error;
+    const int fd =
+        targets[i].unixName.empty() ? connectTcp(targets[i], error) : connectUnix(targets[i].unixName, error);
+    sockets.push_back(std::make_unique<Socket>(fd));
+    silent[i] = fd >= 0 && sendAll(fd, kHello);
+    waiting.push_back({silent[i] ? fd : -1, POLLIN, 0});
+  }
+  const auto deadline = Clock::now() + limit;
+  while (std::find(silent.begin(), silent.end(), true) != silent.end()) {
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now()).count();
+    const int ready = ::poll(waiting.data(), waiting.size(), static_cast<int>(std::max<long>(0, left)));
+    if (ready < 0 && errno == EINTR) continue;
+    if (ready <= 0) break;
+    for (size_t i = 0; i < waiting.size(); ++i) {
+      if (waiting[i].fd < 0 || waiting[i].revents == 0) continue;
+      silent[i] = false;  // whatever it says: askRas looks at it
+      waiting[i].fd = -1;
+    }
+  }
+  return silent;
 }
 
 std::vector<RasTarget> localRasTargets() {

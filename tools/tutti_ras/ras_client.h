@@ -1,6 +1,7 @@
 // The asking side of NCCL's RAS text protocol (docs/observability.md).
 #pragma once
 
+#include <chrono>
 #include <string>
 #include <vector>
 
@@ -28,6 +29,10 @@ struct RasReply {
 
 /// Asks and waits for the whole answer, somewhat longer than the question's time-out.
 RasReply askRas(const RasTarget& target, const RasQuestion& question);
+
+/// Greets all at the same time. True for those that took the connection but have said nothing in return
+/// within `limit`.
+std::vector<bool> silentTargets(const std::vector<RasTarget>& targets, std::chrono::milliseconds limit);
 
 /// The processes of this host (network namespace) that listen for questions.
 std::vector<RasTarget> localRasTargets();

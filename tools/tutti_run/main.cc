@@ -51,6 +51,9 @@ Options parse(char** argv) {
     } else if (argument == "--help" || argument == "-h") {
       std::fputs(kUsage, stdout);
       std::exit(0);
+    } else if (argument == "--version") {
+      std::puts("tutti-run " TUTTI_VERSION);
+      std::exit(0);
     } else if (argument == "--") {
       ++argv;
       break;

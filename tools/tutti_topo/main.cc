@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/log.h"
 #include "topology/detect.h"
 #include "topology/fill.h"
 #include "topology/report.h"
@@ -32,6 +33,7 @@ struct Options {
   bool xml = false;
   bool fill = false;
   bool help = false;
+  bool version = false;
   std::string misuse;
 };
 
@@ -46,6 +48,8 @@ Options parse(int argc, char** argv) {
       options.fill = true;
     } else if (argument == "--help" || argument == "-h") {
       options.help = true;
+    } else if (argument == "--version") {
+      options.version = true;
     } else if (argument == "--root" && i + 1 < argc) {
       options.root = argv[++i];
       rootGiven = true;
@@ -89,6 +93,10 @@ int run(int argc, char** argv) {
   if (!options.misuse.empty()) {
     std::fprintf(stderr, "tutti-topo: %s\n%s", options.misuse.c_str(), kUsage);
     return 2;
+  }
+  if (options.version) {
+    std::printf("tutti-topo %s\n", tutti::tuttiVersion());
+    return 0;
   }
   const tutti::Result<std::string> text = options.help ? tutti::Result<std::string>(kUsage) : report(options);
   if (!text.isOk()) {
