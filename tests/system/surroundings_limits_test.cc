@@ -7,11 +7,15 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <chrono>
 #include <fstream>
 #include <memory>
+#include <random>
+#include <thread>
 #include <vector>
 
+#include "support/command.h"
 #include "support/scale.h"
 #include "system/process_probe.h"
 #include "system/surroundings.h"
@@ -160,6 +164,35 @@ TEST(Limits, OnThreadsAndAddressSpaceAreNamedOnAllRanks) {
   }
   if (threads) threads->check("RLIMIT_NPROC, ulimit -u, is ");
   if (addresses) addresses->check("RLIMIT_AS, ulimit -v, is ");
+}
+
+/// Path of a program that was built beside this one.
+std::string besideThis(const std::string& program) {
+  char self[4096] = {};
+  if (::readlink("/proc/self/exe", self, sizeof self - 1) <= 0) return program;
+  const std::string path(self);
+  return path.substr(0, path.rfind('/') + 1) + program;
+}
+
+TEST(Memory, ThatRunsOutAnywhereIsAnErrorAndEndsNoProcess) {
+  if (underSanitizer()) GTEST_SKIP() << "sanitizers have an operator new of their own";
+  const Settings init{{"TUTTI_INIT_TIMEOUT", "1"}};
+  const Settings quiet{{"NCCL_DEBUG_FILE", "/dev/null"}};
+  const std::string program = besideThis("system_out_of_memory");
+  // About 1300 allocations from the id to the end; some of the numbers, others in each run of the tests.
+  std::minstd_rand random(static_cast<unsigned>(::getpid()));
+  std::atomic<int> failed{0};
+  std::vector<std::jthread> threads;
+  for (int range = 0; range < 12; ++range) {
+    const auto number = static_cast<int>(range * 110 + 1 + random() % 110);
+    threads.emplace_back([&, number] {
+      const test::Outcome outcome = test::runCommand(program + " " + std::to_string(number));
+      EXPECT_EQ(outcome.status, 0) << "allocation " << number << ": " << outcome.output;
+      failed += outcome.output.find("failed") != std::string::npos ? 1 : 0;
+    });
+  }
+  threads.clear();
+  EXPECT_GE(failed, 4);
 }
 
 TEST(Limits, OnLockedMemoryDoNotMatter) {
