@@ -9,7 +9,9 @@
 
 #include "topology/detect.h"
 #include "topology/fill.h"
+#include "topology/plan_report.h"
 #include "topology/report.h"
+#include "topology/search.h"
 #include "topology/system_xml.h"
 
 namespace {
@@ -63,6 +65,22 @@ Options parse(int argc, char** argv) {
   return options;
 }
 
+/// The first host's rings and trees: alone, and with ports as one of several hosts.
+tutti::Result<std::string> planTexts(const tutti::Graph& graph) {
+  const tutti::Paths paths(graph);
+  tutti::SearchRequest request;
+  request.members = defaultMembers(graph);
+  std::string text;
+  for (const bool acrossHosts : {false, true}) {
+    if (request.members.empty() || (acrossHosts && graph.all(tutti::NodeType::net).empty())) break;
+    request.acrossHosts = acrossHosts;
+    TUTTI_ASSIGN(const tutti::ChannelPlan plan, tutti::searchChannels(graph, paths, request));
+    text += acrossHosts ? "\nAs one of several hosts\n" : "\nThis host alone\n";
+    text += planText(graph, request.members, plan);
+  }
+  return text;
+}
+
 tutti::Result<std::string> report(const Options& options) {
   tutti::SystemDescription system;
   std::vector<std::string> assumptions;
@@ -78,6 +96,8 @@ tutti::Result<std::string> report(const Options& options) {
   TUTTI_ASSIGN(const tutti::Graph graph, tutti::Graph::build(system));
   // PXN is what a job may decide on; the matrix shows the hardware.
   std::string text = treeText(graph) + "\n" + matrixText(graph, tutti::Paths(graph, {.pxn = false}));
+  TUTTI_ASSIGN(const std::string plans, planTexts(graph));
+  text += plans;
   assumptions.insert(assumptions.end(), graph.assumptions().begin(), graph.assumptions().end());
   if (!assumptions.empty()) text += "\nAssumed:\n";
   for (const std::string& one : assumptions) text += "  " + one + "\n";
