@@ -204,10 +204,10 @@ bool ChannelSearch::closeRing() {
     return step(last, first, [&] { return finishChannel(); });
   }
   const size_t own = space_->netIndex(channel_.netIn);
-  for (size_t index = firstChoice(); index < space_->nets(); ++index) {
-    // The own port first: rails are not crossed without need.
-    const size_t net = index == 0 ? own : index <= own ? index - 1 : index;
-    if (index > 0 && !task_.crossNic) break;
+  const std::vector<uint16_t> ports =
+      task_.crossNic ? space_->portsFor(last, own) : std::vector<uint16_t>{static_cast<uint16_t>(own)};
+  for (size_t index = firstChoice(); index < ports.size(); ++index) {
+    const size_t net = ports[index];
     if (space_->netType(last, net) > task_.levelInter) continue;
     const std::vector<LinkId>& out = space_->toNet(last, net);
     if (!take(out, kHalves)) {

@@ -1,8 +1,11 @@
 #include "topology/search.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <functional>
 #include <limits>
+#include <optional>
 #include <utility>
 
 #include "topology/channel_search.h"
@@ -33,30 +36,46 @@ struct Solution {
   double total() const { return static_cast<double>(rate) * static_cast<double>(channels.size()); }
 };
 
+/// One way to search: how far steps may go, and whether rails may be crossed.
+struct Pass {
+  ChannelSearch::Task task;
+  std::vector<Candidate> candidates;  // the best first
+  Solution best;
+};
+
 class Planner {
  public:
   Planner(const Graph& graph, const Paths& paths, const SearchRequest& request)
       : request_(request),
         space_(graph, paths, request),
+        search_(&space_),
+        workLimit_(request.workLimit > 0 ? request.workLimit : defaultWorkLimit(request.members.size())),
         channelRate_(std::llround(static_cast<double>(request.channelBandwidth) * kRatePerGigabyte)) {}
 
   /// Rings: the best number and rate. Chains: `count` of them, the best rate.
   Solution best(bool ring, size_t count);
   uint64_t work() const { return work_; }
-  bool limitReached() const { return limitReached_; }
+  bool limitReached() const { return limitReached_ || left() == 0; }
   Solution fallback() const;
 
  private:
-  Solution bestOfLevels(bool ring, size_t count, bool crossNic);
-  Solution bestOf(ChannelSearch::Task task, size_t count, double toBeat);
+  std::vector<Pass> passes(bool ring, size_t count);
+  Solution choose(const std::vector<Pass>& passes) const;
+  void searchQuickly(Pass* pass, size_t count, uint64_t allowance);
+  void searchAll(Pass* pass, uint64_t allowance);
+  bool find(Pass* pass, const Candidate& candidate, size_t count, bool greedy, uint64_t limit);
   bool exists(ChannelSearch::Task task);
-  std::vector<Candidate> candidates(PathType level, size_t count);
+  Rate boundOf(PathType level);
+  std::vector<Candidate> candidates(PathType level, bool ring, size_t count);
   bool prefers(Rate a, Rate b) const;
-  uint64_t left() const { return request_.workLimit > work_ ? request_.workLimit - work_ : 0; }
+  uint64_t left() const { return workLimit_ > work_ ? workLimit_ - work_ : 0; }
 
   const SearchRequest& request_;
   SearchSpace space_;
+  ChannelSearch search_;
+  uint64_t workLimit_;
   Rate channelRate_;
+  std::array<std::optional<Rate>, 2> bounds_;  // with NVLink alone, with all links
   uint64_t work_ = 0;
   bool limitReached_ = false;
 };
@@ -68,27 +87,36 @@ bool Planner::prefers(Rate a, Rate b) const {
   return fitsA ? a > b : a < b;
 }
 
+/// What all channels together can have at most; of a ring. Chains: see candidates().
+Rate Planner::boundOf(PathType level) {
+  std::optional<Rate>& bound = bounds_[level <= PathType::nvb ? 0 : 1];
+  if (!bound)
+    bound = std::min({totalBound(space_, level, &work_), stepsBound(space_, level), bouncesBound(space_)});
+  return *bound;
+}
+
 // Of k channels that share a link of capacity c, each gets c / k: no other rates can be the best.
-std::vector<Candidate> Planner::candidates(PathType level, size_t count) {
+std::vector<Candidate> Planner::candidates(PathType level, bool ring, size_t count) {
   std::vector<Rate> capacities;
-  Rate narrowest = std::numeric_limits<Rate>::max();
   for (const SearchSpace::LinkInfo& link : space_.links())
     if (link.bandwidth < kLocalBandwidth && link.capacity > 0) capacities.push_back(link.capacity);
   std::ranges::sort(capacities);
   capacities.erase(std::unique(capacities.begin(), capacities.end()), capacities.end());
-  if (!capacities.empty()) narrowest = capacities.front();
-  capacities.push_back(static_cast<Rate>(kLocalBandwidth * kRatePerGigabyte) * kHalves);
-  const Rate bound = totalBound(space_, level, &work_);
+  const Rate bound = boundOf(level);
+  const Rate chainBound = std::min({2 * bound, stepsBound(space_, level), bouncesBound(space_)});
+  const Rate unlimited = static_cast<Rate>(kLocalBandwidth * kRatePerGigabyte);
+  if (bound >= unlimited) return {{unlimited, count > 0 ? static_cast<int64_t>(count) : 1}};
   const int64_t most = count > 0 ? static_cast<int64_t>(count) : request_.maxChannels;
-  const Rate slowest = std::max<Rate>(1, std::min(narrowest, bound) / kHalves / (4 * most));
   std::vector<Candidate> all;
   for (const Rate capacity : capacities)
-    for (int64_t share = 1; share <= 4 * kHalves * most; ++share) {
-      const Rate rate = capacity / share;
-      if (rate < slowest) break;
-      // Chains: not bounded by the flow, which counts whole rates.
+    // A link of PCI may be on the way of three steps of a channel; more are no use.
+    for (int64_t share = 1; share <= 3 * most; ++share) {
+      const Rate rate = capacity / (ring ? kHalves * share : share);
+      if (rate < 1) break;
+      // Chains are not bounded by the flow, which counts whole rates; but by twice of it.
       const int64_t channels = count > 0 ? most : std::min(most, bound / rate);
-      if (channels > 0 && (count == 0 || rate / 2 * most <= bound)) all.push_back({rate, channels});
+      if (channels > 0 && rate * channels <= (count > 0 ? chainBound : bound))
+        all.push_back({rate, channels});
     }
   // Totals in steps of 1/2000, so that "the same" has an order.
   const auto step = [&](const Candidate& one) {
@@ -96,8 +124,7 @@ std::vector<Candidate> Planner::candidates(PathType level, size_t count) {
   };
   std::ranges::sort(all, [&](const Candidate& a, const Candidate& b) {
     if (step(a) != step(b)) return step(a) > step(b);
-    if (a.rate != b.rate) return prefers(a.rate, b.rate);
-    return a.channels < b.channels;
+    return a.rate != b.rate && prefers(a.rate, b.rate);
   });
   all.erase(std::unique(all.begin(), all.end(),
                         [](const Candidate& a, const Candidate& b) { return a.rate == b.rate; }),
@@ -105,72 +132,121 @@ std::vector<Candidate> Planner::candidates(PathType level, size_t count) {
   return all;
 }
 
-Solution Planner::bestOf(ChannelSearch::Task task, size_t count, double toBeat) {
-  Solution best;
-  const std::vector<Candidate> all = candidates(task.levelIntra, count);
-  ChannelSearch search(&space_);
-  for (size_t i = 0; i < all.size() && left() > 0; ++i) {
-    const Candidate& candidate = all[i];
-    if (candidate.total() < toBeat || candidate.total() <= best.total() * kSame) break;
-    task.rate = candidate.rate;
-    task.wanted = static_cast<size_t>(candidate.channels);
-    if (count == 0) {
-      task.wanted = static_cast<size_t>(
-          channelBound(space_, task.levelIntra, candidate.rate, candidate.channels, &work_));
-      if (static_cast<double>(task.wanted) * static_cast<double>(task.rate) <= best.total() * kSame) continue;
-    }
-    const auto attempt = [&](bool greedy) {
-      // No candidate may use up what the others need.
-      task.limit = std::max<uint64_t>(1, left() / (greedy ? 16 : 8));
-      Solution found{search.find(task, greedy), task.rate};
-      work_ += search.work();
-      limitReached_ |= search.limitReached();
-      const bool enough = count == 0 || found.channels.size() == count;
-      if (enough && found.total() > best.total() * kSame) best = std::move(found);
-      return best.rate == task.rate && best.channels.size() == task.wanted;
-    };
-    if (attempt(true)) continue;
-    if (task.ring && task.wanted * space_.members() <= kMostDepth) attempt(false);
+/// Keeps what is better; returns whether all were found that the candidate hopes for.
+bool Planner::find(Pass* pass, const Candidate& candidate, size_t count, bool greedy, uint64_t limit) {
+  ChannelSearch::Task task = pass->task;
+  task.rate = candidate.rate;
+  task.wanted = static_cast<size_t>(candidate.channels);
+  task.limit = std::max<uint64_t>(1, std::min(limit, left()));
+  Solution found{search_.find(task, greedy), task.rate};
+  work_ += search_.work();
+  limitReached_ |= !greedy && search_.limitReached();
+  const bool all = found.channels.size() == task.wanted;
+  if ((count == 0 || all) && found.total() > pass->best.total() * kSame) pass->best = std::move(found);
+  return all;
+}
+
+// Soon a good answer, mostly the best, without turning back over channels: what promises most; then rates
+// that are half of each other, to find the scale; then the rates around the best of these.
+void Planner::searchQuickly(Pass* pass, size_t count, uint64_t allowance) {
+  const uint64_t end = work_ + allowance;
+  const auto attempt = [&](const Candidate& candidate) {
+    if (work_ >= end || candidate.total() <= pass->best.total() * kSame) return false;
+    const uint64_t steps = 300 + 2 * space_.members() * static_cast<size_t>(candidate.channels);
+    return find(pass, candidate, count, true, std::min(steps, end - work_));
+  };
+  if (pass->candidates.empty() || attempt(pass->candidates.front())) return;
+  std::vector<Candidate> byRate = pass->candidates;
+  std::ranges::sort(byRate, std::greater(), &Candidate::rate);
+  Rate step = std::numeric_limits<Rate>::max();
+  for (const Candidate& candidate : byRate) {
+    if (candidate.rate > step) continue;
+    attempt(candidate);
+    step = candidate.rate / 2;
   }
-  return best;
+  const double best = static_cast<double>(pass->best.rate);
+  const auto distance = [best](const Candidate& candidate) {
+    const double ratio = static_cast<double>(candidate.rate) / best;
+    return std::max(ratio, 1 / ratio);
+  };
+  if (best > 0) std::ranges::stable_sort(byRate, {}, distance);
+  for (const Candidate& candidate : byRate) attempt(candidate);
+}
+
+// Candidates that promise more than what was found, until all combinations were seen or the allowance is
+// used.
+void Planner::searchAll(Pass* pass, uint64_t allowance) {
+  const uint64_t end = work_ + allowance;
+  for (const Candidate& candidate : pass->candidates) {
+    if (candidate.total() <= pass->best.total() * kSame) return;
+    Candidate bounded = candidate;
+    if (work_ < end)
+      bounded.channels =
+          channelBound(space_, pass->task.levelIntra, candidate.rate, candidate.channels, &work_);
+    if (bounded.total() <= pass->best.total() * kSame) continue;
+    if (work_ >= end || static_cast<size_t>(bounded.channels) * space_.members() > kMostDepth) {
+      limitReached_ = true;
+      return;
+    }
+    // No candidate may use up what the others need.
+    find(pass, bounded, 0, false, std::max<uint64_t>(1, (end - work_) / 4));
+  }
 }
 
 /// Whether there is any channel, however slow.
 bool Planner::exists(ChannelSearch::Task task) {
-  ChannelSearch search(&space_);
   task.rate = 1;
   task.limit = std::max<uint64_t>(1, left() / 16);
-  const bool found = !search.find(task, true).empty();
-  work_ += search.work();
+  const bool found = !search_.find(task, true).empty();
+  work_ += search_.work();
   return found;
 }
 
-Solution Planner::bestOfLevels(bool ring, size_t count, bool crossNic) {
-  Solution best;
-  ChannelSearch::Task task;
-  task.ring = ring;
-  task.crossNic = crossNic;
+std::vector<Pass> Planner::passes(bool ring, size_t count) {
+  std::vector<Pass> all;
   std::vector<PathType> inter = space_.netTypes();
   if (inter.empty()) inter.push_back(PathType::loc);
-  for (const PathType levelInter : inter)
-    for (const PathType levelIntra : space_.memberTypes()) {
-      task.levelInter = levelInter;
-      task.levelIntra = levelIntra;
-      if (!exists(task)) continue;
-      Solution found = bestOf(task, count, best.total() * kFartherGain);
-      if (found.total() > best.total() * (best.channels.empty() ? 1 : kFartherGain)) best = std::move(found);
-    }
-  return best;
+  for (const bool crossNic : {false, true}) {
+    if (crossNic && (!ring || space_.nets() == 0)) continue;
+    // Even where rails must not be crossed, an answer that does is better than none.
+    if (crossNic && request_.crossNic == CrossNic::never && !all.empty()) continue;
+    if (!crossNic && ring && space_.nets() > 0 && request_.crossNic == CrossNic::always) continue;
+    for (const PathType levelInter : inter)
+      for (const PathType levelIntra : space_.memberTypes()) {
+        Pass pass;
+        pass.task.ring = ring;
+        pass.task.crossNic = crossNic;
+        pass.task.levelInter = levelInter;
+        pass.task.levelIntra = levelIntra;
+        if (!exists(pass.task)) continue;
+        pass.candidates = candidates(levelIntra, ring, count);
+        all.push_back(std::move(pass));
+      }
+  }
+  return all;
+}
+
+/// The closest pass that nothing farther beats by enough.
+Solution Planner::choose(const std::vector<Pass>& passes) const {
+  const Pass* best = nullptr;
+  for (const Pass& pass : passes) {
+    if (pass.best.channels.empty()) continue;
+    const bool crosses = best != nullptr && pass.task.crossNic != best->task.crossNic;
+    if (best == nullptr || pass.best.total() > best->best.total() * (crosses ? kCrossGain : kFartherGain))
+      best = &pass;
+  }
+  return best == nullptr ? Solution{} : best->best;
 }
 
 Solution Planner::best(bool ring, size_t count) {
-  if (!ring || space_.nets() == 0) return bestOfLevels(ring, count, false);
-  Solution best;
-  if (request_.crossNic != CrossNic::always) best = bestOfLevels(ring, count, false);
-  if (request_.crossNic == CrossNic::never && !best.channels.empty()) return best;
-  Solution crossing = bestOfLevels(ring, count, true);
-  if (crossing.total() > best.total() * (best.channels.empty() ? 1 : kCrossGain)) return crossing;
-  return best;
+  std::vector<Pass> all = passes(ring, count);
+  // Half of the steps for good answers, the rest for better ones.
+  const uint64_t half = left() / 2;
+  for (Pass& pass : all) searchQuickly(&pass, count, half / all.size());
+  // Chains need no more: their heads and tails leave room.
+  for (size_t i = 0; i < all.size() && ring; ++i)
+    searchAll(&all[i], left() / (all.size() - i + 1));  // one share is left to the chains
+  return choose(all);
 }
 
 /// What always exists: the members in their order, one channel.
@@ -226,6 +302,8 @@ const char* channelPatternName(ChannelPattern pattern) {
   }
   return "?";
 }
+
+uint64_t defaultWorkLimit(size_t members) { return 300'000 + 500 * uint64_t{members} * members; }
 
 std::vector<NodeId> defaultMembers(const Graph& graph, int32_t host) {
   std::vector<NodeId> members;

@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <tuple>
+#include <utility>
 
 namespace tutti {
 namespace {
+
+constexpr Rate kUnbounded = Rate{1} << 50;
 
 std::tuple<PathType, float, uint16_t> rankOf(const Path& path) {
   return {path.type, -path.bandwidth, path.hops};
@@ -102,6 +104,15 @@ void SearchSpace::orderNets() {
   if (netTypes_.empty()) nets_.clear();  // none that anybody reaches
 }
 
+std::vector<uint16_t> SearchSpace::portsFor(size_t member, size_t own) const {
+  std::vector<uint16_t> ports(nets_.size());
+  for (size_t net = 0; net < nets_.size(); ++net) ports[net] = static_cast<uint16_t>(net);
+  std::ranges::stable_sort(ports, {}, [&](uint16_t net) {
+    return std::tuple(rankOf(paths_.between(members_[member], nets_[net])), net != own);
+  });
+  return ports;
+}
+
 void SearchSpace::append(NodeId from, NodeId to, std::vector<LinkId>* links) const {
   const std::vector<NodeId> nodes = paths_.route(from, to);
   for (size_t i = 0; i + 1 < nodes.size(); ++i) {
@@ -172,11 +183,12 @@ class FlowNetwork {
     std::vector<uint32_t> by(edges_.size());
     std::vector<size_t> queue;
     while (total < limit) {
+      *work_ += std::exchange(seen_, 0) / kEdgesPerStep + 1;
       std::ranges::fill(by, kUnseen);
       queue.assign(1, from);
       for (size_t next = 0; next < queue.size() && by[to] == kUnseen; ++next)
         for (const uint32_t edge : edges_[queue[next]]) {
-          ++*work_;
+          ++seen_;
           if (left[edge] == 0 || by[to_[edge]] != kUnseen || to_[edge] == from) continue;
           by[to_[edge]] = edge;
           queue.push_back(to_[edge]);
@@ -198,7 +210,9 @@ class FlowNetwork {
   std::vector<std::vector<uint32_t>> edges_;
   std::vector<size_t> to_;
   std::vector<int64_t> capacity_;
+  static constexpr uint64_t kEdgesPerStep = 16;  // what takes as long as a step of the search
   uint64_t* work_;
+  uint64_t seen_ = 0;
 };
 
 }  // namespace
@@ -227,7 +241,36 @@ int64_t channelBound(const SearchSpace& space, PathType level, Rate rate, int64_
 }
 
 Rate totalBound(const SearchSpace& space, PathType level, uint64_t* work) {
-  return channelBound(space, level, 1, std::numeric_limits<int32_t>::max() * int64_t{1000}, work);
+  return channelBound(space, level, 1, kUnbounded, work);
+}
+
+Rate stepsBound(const SearchSpace& space, PathType level) {
+  if (space.members() < 2) return kUnbounded;
+  std::vector<bool> isMember(space.graph().nodes().size());
+  Rate all = 0;
+  for (size_t member = 0; member < space.members(); ++member) {
+    const NodeId node = space.memberNode(member);
+    if (space.graph().node(node).type != NodeType::gpu || isMember[node]) return kUnbounded;
+    isMember[node] = true;
+  }
+  for (const SearchSpace::LinkInfo& link : space.links())
+    if (isMember[link.from] && (level > PathType::nvb || link.type == LinkType::nvlink))
+      all += link.capacity / kHalves;
+  return all / static_cast<Rate>(space.members() - 1);
+}
+
+Rate bouncesBound(const SearchSpace& space) {
+  for (size_t net = 0; net < space.nets(); ++net)
+    for (size_t member = 0; member < space.members(); ++member)
+      if (space.usesGdr(member, net)) return kUnbounded;
+  if (space.nets() == 0) return kUnbounded;
+  Rate up = 0, down = 0;
+  for (const SearchSpace::LinkInfo& link : space.links()) {
+    if (link.type == LinkType::sys) continue;
+    if (space.graph().node(link.to).type == NodeType::cpu) up += link.capacity / kHalves;
+    if (space.graph().node(link.from).type == NodeType::cpu) down += link.capacity / kHalves;
+  }
+  return std::min(up, down) / 2;
 }
 
 }  // namespace tutti

@@ -44,6 +44,8 @@ class SearchSpace {
   std::span<const uint16_t> nearest(size_t net) const {
     return std::span(nearest_).subspan(net * members_.size(), members_.size());
   }
+  /// Ports, the closest to a member first; of equal ones `own` first: rails are not crossed without need.
+  std::vector<uint16_t> portsFor(size_t member, size_t own) const;
   /// Types that occur between members, and between members and ports; closest first; without dis.
   const std::vector<PathType>& memberTypes() const { return memberTypes_; }
   const std::vector<PathType>& netTypes() const { return netTypes_; }
@@ -52,6 +54,9 @@ class SearchSpace {
   const std::vector<LinkId>& route(size_t from, size_t to);
   const std::vector<LinkId>& fromNet(size_t net, size_t member) { return netRoute(net, member, true); }
   const std::vector<LinkId>& toNet(size_t member, size_t net) { return netRoute(net, member, false); }
+
+  /// Whether data goes between GPU and port without a stop in host memory.
+  bool usesGdr(size_t member, size_t net) const;
 
   struct LinkInfo {
     NodeId from = kNoNode;
@@ -69,7 +74,6 @@ class SearchSpace {
   };
   const std::vector<LinkId>& netRoute(size_t net, size_t member, bool in);
   void append(NodeId from, NodeId to, std::vector<LinkId>* links) const;
-  bool usesGdr(size_t member, size_t net) const;
   void orderNeighbours();
   void orderNets();
 
@@ -91,5 +95,11 @@ class SearchSpace {
 int64_t channelBound(const SearchSpace& space, PathType level, Rate rate, int64_t limit, uint64_t* work);
 /// The same for infinitely many infinitely slow ones: the rate of all together.
 Rate totalBound(const SearchSpace& space, PathType level, uint64_t* work);
+
+/// Every channel goes out of all members but one by a link of their own: all together have no more than those
+/// links.
+Rate stepsBound(const SearchSpace& space, PathType level);
+/// Where no GPU reaches any port directly, every channel goes up to the processors twice and down twice.
+Rate bouncesBound(const SearchSpace& space);
 
 }  // namespace tutti
