@@ -199,7 +199,8 @@ bool Planner::exists(ChannelSearch::Task task) {
   task.limit = std::max<uint64_t>(1, left() / 16);
   const bool found = !search_.find(task, true).empty();
   work_ += search_.work();
-  return found;
+  limitReached_ |= search_.limitReached();
+  return found || search_.limitReached();
 }
 
 std::vector<Pass> Planner::passes(bool ring, size_t count) {
