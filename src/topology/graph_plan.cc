@@ -16,7 +16,7 @@ GraphDescription describe(const Graph& graph, const SearchRequest& request, cons
   GraphDescription description;
   description.id = id;
   description.pattern = static_cast<int32_t>(set.pattern);
-  description.crossNic = set.crossNic;
+  description.crossNic = set.crossNic ? 1 : 0;
   description.channelCount = static_cast<int32_t>(set.channels.size());
   description.speedIntra = set.intra;
   description.speedInter = set.inter > 0 ? set.inter : set.intra;

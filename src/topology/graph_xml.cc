@@ -44,7 +44,7 @@ class Reader {
     graph->line = element.line();
     TUTTI_TRY(element.number<int32_t>("id", 0, kMost, &graph->id));
     TUTTI_TRY(element.number<int32_t>("pattern", 1, kMost, &graph->pattern));
-    TUTTI_TRY(element.flag("crossnic", &graph->crossNic));
+    TUTTI_TRY(element.number<int32_t>("crossnic", 0, 2, &graph->crossNic));
     TUTTI_TRY(element.number<int32_t>("nchannels", 0, kMost, &graph->channelCount));
     TUTTI_TRY(speed(element, "speedintra", &graph->speedIntra));
     TUTTI_TRY(speed(element, "speedinter", &graph->speedInter));
@@ -141,7 +141,7 @@ std::string graphXmlText(const std::vector<GraphDescription>& graphs) {
   std::string text = graphs.empty() ? "<graphs version=\"1\"/>\n" : "<graphs version=\"1\">\n";
   for (const GraphDescription& graph : graphs) {
     text += fmt::format(
-        R"(  <graph id="{}" pattern="{}" crossnic="{:d}" nchannels="{}" speedintra="{}" speedinter="{}" latencyinter="{}" typeintra="{}" typeinter="{}" samechannels="{:d}")",
+        R"(  <graph id="{}" pattern="{}" crossnic="{}" nchannels="{}" speedintra="{}" speedinter="{}" latencyinter="{}" typeintra="{}" typeinter="{}" samechannels="{:d}")",
         graph.id, graph.pattern, graph.crossNic, graph.channelCount, graph.speedIntra, graph.speedInter,
         graph.latencyInter, pathTypeName(graph.typeIntra), pathTypeName(graph.typeInter), graph.sameChannels);
     text += graph.channels.empty() ? "/>\n" : ">\n";

@@ -35,7 +35,7 @@ struct GraphChannelDescription {
 struct GraphDescription {
   int32_t id = 0;
   int32_t pattern = 4;
-  bool crossNic = false;
+  int32_t crossNic = 0;      // 2 in dumps of newer releases: crossed because that is faster
   int32_t channelCount = 0;  // what the file says; NCCL takes the number of <channel>s instead, and so do we
   float speedIntra = 0;      // GB/s a channel
   float speedInter = 0;

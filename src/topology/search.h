@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "topology/connection_choice.h"
 #include "topology/graph.h"
 #include "topology/paths.h"
 
@@ -45,7 +46,7 @@ struct SearchRequest {
   bool acrossHosts = false;
   CrossNic crossNic = CrossNic::ifFaster;
   /// A GPU and a port that are farther apart than this meet in host memory (NCCL_NET_GDR_LEVEL).
-  PathType gdrLevel = PathType::pxb;
+  PathType gdrLevel = kDefaultGdrLevel;
   int32_t minChannels = 1;   // NCCL_MIN_NCHANNELS
   int32_t maxChannels = 32;  // NCCL_MAX_NCHANNELS
   /// GB/s that one channel (a thread block, a lane) can move. Of solutions with equal bandwidth in all, the

@@ -137,10 +137,7 @@ const std::vector<LinkId>& SearchSpace::route(size_t from, size_t to) {
 bool SearchSpace::usesGdr(size_t member, size_t net) const {
   const NodeId node = members_[member];
   if (graph_.node(node).type != NodeType::gpu) return true;  // data of a host device is in host memory
-  if (!graph_.node(node).gdr || !graph_.node(nets_[net]).gdr) return false;
-  const PathType type = netType(member, net);
-  // Through a peer: what counts is how close that one is, and it is close.
-  return type == PathType::pxn ? gdrLevel_ >= PathType::pxb : type <= gdrLevel_;
+  return tutti::usesGdr(graph_, paths_, node, nets_[net], gdrLevel_);
 }
 
 const std::vector<LinkId>& SearchSpace::netRoute(size_t net, size_t member, bool in) {

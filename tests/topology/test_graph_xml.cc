@@ -135,7 +135,7 @@ TEST(GraphXml, ErrorsNameFileLineElementAndReason) {
   refused(changed("id=\"0\" ", ""), "g.xml:2: <graphs> <graph>: attribute id is missing");
   refused(changed("pattern=\"4\"", "pattern=\"ring\""),
           "g.xml:2: <graphs> <graph id=\"0\">: attribute pattern=\"ring\" is not an integer");
-  refused(changed("crossnic=\"0\"", "crossnic=\"2\""), "attribute crossnic=\"2\" is not in 0 .. 1");
+  refused(changed("crossnic=\"0\"", "crossnic=\"3\""), "attribute crossnic=\"3\" is not in 0 .. 2");
   refused(changed("speedintra=\"20\"", "speedintra=\"fast\""),
           "attribute speedintra=\"fast\" is no number from 0 to 1e9");
   refused(changed("speedintra=\"20\"", "speedintra=\"-1\""), "is no number from 0");
