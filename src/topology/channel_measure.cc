@@ -1,6 +1,8 @@
 // What a set of channels needs of each link, and the rate that follows.
 #include <algorithm>
 #include <limits>
+#include <utility>
+#include <vector>
 
 #include "topology/search.h"
 #include "topology/search_space.h"
@@ -10,14 +12,14 @@ namespace {
 
 class Measure {
  public:
-  Measure(const Graph& graph, const Paths& paths, const SearchRequest& request, ChannelSet* set)
+  Measure(const Graph& graph, const Paths& paths, const SearchRequest& request, const ChannelSet& set)
       : space_(graph, paths, request),
-        set_(*set),
+        set_(set),
         halves_(space_.links().size()),
         intra_(space_.links().size()),
         inter_(space_.links().size()) {}
 
-  void run() {
+  ChannelSet run() {
     set_.typeIntra = set_.typeInter = PathType::loc;
     set_.crossNic = false;
     set_.sameChannels = true;
@@ -31,6 +33,19 @@ class Measure {
     set_.inter = hasPorts ? slowest(inter_) : 0;
     if (set_.typeIntra == PathType::dis) set_.intra = 0;
     findBottleneck();
+    return std::move(set_);
+  }
+
+  std::vector<LinkLoad> loads() {
+    for (const Channel& channel : set_.channels) add(channel);
+    std::vector<LinkLoad> all;
+    for (LinkId link = 0; link < halves_.size(); ++link) {
+      if (halves_[link] == 0) continue;
+      const SearchSpace::LinkInfo& info = space_.links()[link];
+      all.push_back({info.from, info.to, info.type, info.bandwidth,
+                     set_.rate() * static_cast<float>(halves_[link]) / static_cast<float>(kHalves)});
+    }
+    return all;
   }
 
  private:
@@ -102,7 +117,7 @@ class Measure {
   }
 
   SearchSpace space_;
-  ChannelSet& set_;
+  ChannelSet set_;
   std::vector<int64_t> halves_;
   std::vector<bool> intra_, inter_;
 };
@@ -110,7 +125,12 @@ class Measure {
 }  // namespace
 
 void measureChannels(const Graph& graph, const Paths& paths, const SearchRequest& request, ChannelSet* set) {
-  Measure(graph, paths, request, set).run();
+  *set = Measure(graph, paths, request, *set).run();
+}
+
+std::vector<LinkLoad> linkLoads(const Graph& graph, const Paths& paths, const SearchRequest& request,
+                                const ChannelSet& set) {
+  return Measure(graph, paths, request, set).loads();
 }
 
 }  // namespace tutti

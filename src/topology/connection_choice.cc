@@ -5,7 +5,9 @@
 namespace tutti {
 
 PathType defaultP2pLevel(const Graph& graph) {
-  const auto isAmd = [](const Node& node) { return node.type == NodeType::cpu && node.vendor == "AuthenticAMD"; };
+  const auto isAmd = [](const Node& node) {
+    return node.type == NodeType::cpu && node.vendor == "AuthenticAMD";
+  };
   const bool amd = std::ranges::any_of(graph.nodes(), isAmd);
   return amd && graph.all(NodeType::gpu).size() <= 2 ? PathType::sys : PathType::pxb;
 }

@@ -120,4 +120,16 @@ constexpr int32_t kMaxChannels = 64;
 /// are computed for its pattern and channels.
 void measureChannels(const Graph& graph, const Paths& paths, const SearchRequest& request, ChannelSet* set);
 
+/// What the channels of a set put on one direction of a link when all run at the set's rate.
+struct LinkLoad {
+  NodeId from = kNoNode;
+  NodeId to = kNoNode;
+  LinkType type = LinkType::pci;
+  float bandwidth = 0;  // GB/s, of the link
+  float load = 0;       // GB/s
+};
+/// Of every link that the set uses.
+std::vector<LinkLoad> linkLoads(const Graph& graph, const Paths& paths, const SearchRequest& request,
+                                const ChannelSet& set);
+
 }  // namespace tutti
