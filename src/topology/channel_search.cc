@@ -71,6 +71,9 @@ bool ChannelSearch::chooseChannel() { return space_->nets() > 0 ? choosePort() :
 
 bool ChannelSearch::choosePort() {
   for (size_t net = firstChoice(); net < space_->nets(); ++net) {
+    // The port itself is full: no need to try it with each member.
+    const std::vector<LinkId>& in = space_->fromNet(net, space_->nearest(net)[0]);
+    if (!in.empty() && left_[in.front()] < kHalves * task_.rate) continue;
     const bool over = choice(net, [&] {
       channel_.netIn = space_->netNode(net);
       return chooseFirst(net);

@@ -21,6 +21,8 @@ constexpr double kFartherGain = 1.25;
 constexpr double kCrossGain = 1.01;
 /// Totals that differ by less are the same: rates are rounded.
 constexpr double kSame = 1.0005;
+/// Bounds are not exact: that something is left unsearched is said when it promises more than this.
+constexpr double kWorthSaying = 1.05;
 /// Complete searches go as deep as this many steps of all channels together.
 constexpr size_t kMostDepth = 4096;
 
@@ -60,7 +62,8 @@ class Planner {
 
  private:
   std::vector<Pass> passes(bool ring, size_t count);
-  Solution choose(const std::vector<Pass>& passes) const;
+  static double gainOf(const Pass& pass, const Pass& closer);
+  static const Pass* choose(const std::vector<Pass>& passes);
   void searchQuickly(Pass* pass, size_t count, uint64_t allowance);
   void searchAll(Pass* pass, uint64_t allowance);
   bool find(Pass* pass, const Candidate& candidate, size_t count, bool greedy, uint64_t limit);
@@ -152,10 +155,12 @@ void Planner::searchQuickly(Pass* pass, size_t count, uint64_t allowance) {
   const uint64_t end = work_ + allowance;
   const auto attempt = [&](const Candidate& candidate) {
     if (work_ >= end || candidate.total() <= pass->best.total() * kSame) return false;
-    const uint64_t steps = 300 + 2 * space_.members() * static_cast<size_t>(candidate.channels);
+    const uint64_t steps = 300 + 3 * space_.members() * static_cast<size_t>(candidate.channels);
     return find(pass, candidate, count, true, std::min(steps, end - work_));
   };
-  if (pass->candidates.empty() || attempt(pass->candidates.front())) return;
+  constexpr size_t kFirst = 4;
+  for (size_t i = 0; i < std::min(kFirst, pass->candidates.size()); ++i)
+    if (attempt(pass->candidates[i])) return;
   std::vector<Candidate> byRate = pass->candidates;
   std::ranges::sort(byRate, std::greater(), &Candidate::rate);
   Rate step = std::numeric_limits<Rate>::max();
@@ -185,7 +190,7 @@ void Planner::searchAll(Pass* pass, uint64_t allowance) {
           channelBound(space_, pass->task.levelIntra, candidate.rate, candidate.channels, &work_);
     if (bounded.total() <= pass->best.total() * kSame) continue;
     if (work_ >= end || static_cast<size_t>(bounded.channels) * space_.members() > kMostDepth) {
-      limitReached_ = true;
+      limitReached_ |= bounded.total() > pass->best.total() * kWorthSaying;
       return;
     }
     // No candidate may use up what the others need.
@@ -227,27 +232,43 @@ std::vector<Pass> Planner::passes(bool ring, size_t count) {
   return all;
 }
 
+/// By how much a pass must be better than a closer one.
+double Planner::gainOf(const Pass& pass, const Pass& closer) {
+  return pass.task.crossNic != closer.task.crossNic ? kCrossGain : kFartherGain;
+}
+
 /// The closest pass that nothing farther beats by enough.
-Solution Planner::choose(const std::vector<Pass>& passes) const {
+const Pass* Planner::choose(const std::vector<Pass>& passes) {
   const Pass* best = nullptr;
   for (const Pass& pass : passes) {
     if (pass.best.channels.empty()) continue;
-    const bool crosses = best != nullptr && pass.task.crossNic != best->task.crossNic;
-    if (best == nullptr || pass.best.total() > best->best.total() * (crosses ? kCrossGain : kFartherGain))
-      best = &pass;
+    if (best == nullptr || pass.best.total() > best->best.total() * gainOf(pass, *best)) best = &pass;
   }
-  return best == nullptr ? Solution{} : best->best;
+  return best;
 }
 
 Solution Planner::best(bool ring, size_t count) {
   std::vector<Pass> all = passes(ring, count);
-  // Half of the steps for good answers, the rest for better ones.
-  const uint64_t half = left() / 2;
-  for (Pass& pass : all) searchQuickly(&pass, count, half / all.size());
-  // Chains need no more: their heads and tails leave room.
+  // Half of the steps for good answers, the rest for better ones. Passes that cannot bring enough are left
+  // out.
+  const auto worthwhile = [&](const Pass& pass) {
+    const Pass* best = choose(all);
+    return best == nullptr || best == &pass ||
+           (!pass.candidates.empty() &&
+            pass.candidates.front().total() > best->best.total() * gainOf(pass, *best));
+  };
+  uint64_t quick = left() / 2;
+  for (Pass& pass : all) {
+    if (!worthwhile(pass)) continue;
+    const uint64_t before = work_;
+    searchQuickly(&pass, count, quick / 2);
+    quick -= std::min(quick, work_ - before);
+  }
+  // Chains need no more: their heads and tails leave room. Rings leave them a share.
   for (size_t i = 0; i < all.size() && ring; ++i)
-    searchAll(&all[i], left() / (all.size() - i + 1));  // one share is left to the chains
-  return choose(all);
+    if (worthwhile(all[i])) searchAll(&all[i], left() / (all.size() - i + 1));
+  const Pass* best = choose(all);
+  return best == nullptr ? Solution{} : best->best;
 }
 
 /// What always exists: the members in their order, one channel.
