@@ -75,8 +75,8 @@ void ClusterPlan::chooseChannels(int32_t maxChannels) {
   uint64_t best = 0;
   for (int32_t count = 1; count <= maxChannels; ++count) {
     const uint64_t total = uint64_t{slowest(&HostPlan::rings, count)} * static_cast<uint64_t>(count);
-    // Rates are rounded: more channels must bring more than that.
-    if (total <= best + best / 1000) continue;
+    // Channels cost connections and memory: more must bring at least a twentieth.
+    if (total <= best + best / 20) continue;
     best = total;
     channels_ = count;
   }

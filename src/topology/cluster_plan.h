@@ -38,10 +38,10 @@ class ClusterPlan {
  public:
   /// `summaries`: encodeHostPlan of each host, in any order. Hosts are put in order of their lowest rank.
   ///
-  /// Number of channels: the smallest that loses nothing. A host that has more of its own uses the first ones
-  /// (the search puts channels of different ports first); a host that has fewer uses each several times, at a
-  /// part of its rate. Where all hosts are alike, that is their number of channels. Errors: bytes that are no
-  /// plan; ranks that no host has, or two.
+  /// Number of channels: the smallest that loses next to nothing (a twentieth). A host that has more of its
+  /// own uses the first ones (the search puts channels of different ports first); a host that has fewer uses
+  /// each several times, at a part of its rate. Where all hosts are alike, that is their number of channels.
+  /// Errors: bytes that are no plan; ranks that no host has, or two.
   static Result<ClusterPlan> connect(const std::vector<std::string>& summaries,
                                      int32_t maxChannels = kMaxChannels);
 

@@ -57,7 +57,7 @@ void expectWhole(const ClusterPlan& plan) {
     for (int32_t rank = 0; rank < plan.ranks(); ++rank) {
       const ChannelNeighbours own = plan.neighbours(c, rank);
       for (const int32_t child : own.treeChildren)
-        if (child >= 0) EXPECT_EQ(plan.neighbours(c, child).treeParent, rank) << "channel " << c;
+        EXPECT_TRUE(child < 0 || plan.neighbours(c, child).treeParent == rank) << "channel " << c;
       int32_t at = rank, steps = 0;
       for (int32_t up = own.treeParent; up >= 0 && steps <= plan.ranks(); ++steps) {
         at = up;
@@ -87,7 +87,7 @@ TEST(DoubleTree, EveryCountIsTwoTreesWithEachNodeInsideOfOne) {
         EXPECT_LE(depth, std::bit_width(static_cast<uint32_t>(count))) << count << " " << n;
         roots += node.parent < 0;
         for (const int32_t child : node.children)
-          if (child >= 0) EXPECT_EQ(doubleTreeNode(count, child, which).parent, n) << count;
+          EXPECT_TRUE(child < 0 || doubleTreeNode(count, child, which).parent == n) << count;
         if (node.parent >= 0) {
           const auto siblings = doubleTreeNode(count, node.parent, which).children;
           EXPECT_EQ(std::ranges::count(siblings, n), 1) << count << " " << n;
@@ -164,7 +164,8 @@ TEST(ClusterPlan, HostsOfEightAndTwoPortsHaveTheSlowerOnesRate) {
   ASSERT_TRUE(mixed.isOk() && manyAlone.isOk());
   EXPECT_GT(manyAlone->channels(), 2);
   EXPECT_EQ(mixed->channels(), 2) << "the common minimum: more would share two ports";
-  EXPECT_NEAR(mixed->ringRate() * 2, 25, 0.1);
+  EXPECT_NEAR(mixed->ringRate() * 2, 24, 0.1)
+      << "12 GB/s of each port's 12.5: what the other host's channels have";
   expectWhole(*mixed);
   // One fast port against many slow ones: the fast port's channel is shared by as many as the others need.
   const Graph fast = graphOf(describe(test::nvlinkMachine(4, 80, links, 2, nicText(0, netText(0, 400)))));
@@ -231,8 +232,8 @@ TEST(ClusterPlan, TenThousandRanksTakeFewBytesEach) {
     for (const int32_t c : {0, 7, 15}) {
       const ChannelNeighbours own = plan->neighbours(c, rank);
       EXPECT_EQ(plan->neighbours(c, own.ringNext).ringPrevious, rank);
-      if (own.treeParent >= 0)
-        EXPECT_EQ(std::ranges::count(plan->neighbours(c, own.treeParent).treeChildren, rank), 1);
+      EXPECT_TRUE(own.treeParent < 0 ||
+                  std::ranges::count(plan->neighbours(c, own.treeParent).treeChildren, rank) == 1);
     }
 }
 

@@ -62,9 +62,9 @@ TEST(HostPlan, BytesThatAreWrongAreRefusedWithTheReason) {
       encodeHostPlan(planOf(graphOf(test::describe(test::nvlinkMachine(
                                 2, 80, {{0, 1, 4}}, 1, test::nicText(0, test::netText(0, 100))))),
                             true));
-  const auto refused = [&](size_t at, char byte, const char* message) {
+  const auto refused = [&](size_t at, std::string_view part, const char* message) {
     std::string bytes = good;
-    bytes.at(at) = byte;
+    bytes.replace(at, part.size(), part);
     const auto decoded = decodeHostPlan(bytes);
     ASSERT_FALSE(decoded.isOk()) << message;
     EXPECT_THAT(decoded.status().message(), HasSubstr(message));
@@ -72,21 +72,23 @@ TEST(HostPlan, BytesThatAreWrongAreRefusedWithTheReason) {
   // version, u16 count, 2 ranks; pattern, types, u32 intra, u32 inter, channels, orders; order 0 1; order,
   // first, in, out
   ASSERT_TRUE(decodeHostPlan(good).isOk());
-  refused(0, 2, "has version 2; 1 is known");
-  refused(1, 0, "has 0 ranks");
-  refused(2, 9, "has 2306 ranks");
-  refused(4, '\x80', "a number is cut off or too long");
-  refused(5, 1, "rings of a host's plan: 1 is none of their patterns");
-  refused(6, 12, "12 and 4 are no path types");
-  refused(12, 0, "channel 0 has rails 0 and 0 at");
-  refused(16, 0, "0 channels with 1 orders");
-  refused(16, 65, "65 channels with 1 orders");
-  refused(17, 2, "channels with 2 orders");
-  refused(18, 1, "order 0 does not begin at member 0");
-  refused(19, 0, "order 0 has member 0 twice, or there is none");
-  refused(20, 1, "channel 0 has order 1 from member 0");
-  refused(21, 2, "channel 0 has order 0 from member 2");
-  refused(22, '\xff', "channel 0 has rails 255 and 0");
+  refused(0, {"\x02", 1}, "has version 2; 1 is known");
+  refused(1, {"\x00", 1}, "has 0 ranks");
+  refused(2, {"\x09", 1}, "has 2306 ranks");
+  refused(4, {"\x80\x00", 2}, "a number is cut off or too long");
+  refused(3, "\xff\xff\xff\xff\x0f", "has rank 4294967295");
+  refused(3, "\xff\xff\xff\xff\x1f", "a number is cut off or too long");
+  refused(5, {"\x01", 1}, "rings of a host's plan: 1 is none of their patterns");
+  refused(6, {"\x0c", 1}, "12 and 8 are no path types");
+  refused(12, {"\0\0", 2}, "channel 0 has rails 0 and 0 at 0 MB/s");
+  refused(16, {"\x00", 1}, "0 channels with 1 orders");
+  refused(16, {"\x41", 1}, "65 channels with 1 orders");
+  refused(17, {"\x02", 1}, "channels with 2 orders");
+  refused(18, {"\x01", 1}, "order 0 does not begin at member 0");
+  refused(19, {"\x00", 1}, "order 0 has member 0 twice, or there is none");
+  refused(20, {"\x01", 1}, "channel 0 has order 1 from member 0");
+  refused(21, {"\x02", 1}, "channel 0 has order 0 from member 2");
+  refused(22, {"\xff", 1}, "channel 0 has rails 255 and 0");
   EXPECT_THAT(decodeHostPlan(good + "x").status().message(), HasSubstr("1 bytes after"));
   for (size_t size = 0; size < good.size(); ++size)
     EXPECT_FALSE(decodeHostPlan(good.substr(0, size)).isOk()) << size;
