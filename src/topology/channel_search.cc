@@ -43,7 +43,8 @@ bool ChannelSearch::nextChannel() {
   const auto lower = std::exchange(lower_, before.second);
   const bool wasTight = std::exchange(tight_, !lower_.empty());
   visited_.assign(space_->members(), false);
-  if (chooseChannel() || limitReached()) return true;
+  const bool over = chooseChannel() || limitReached();
+  // Also when it is over: callers undo their steps of this channel.
   channel_ = before.first;
   choices_ = before.second;
   enders_ = enders.first;
@@ -51,7 +52,7 @@ bool ChannelSearch::nextChannel() {
   lower_ = lower;
   tight_ = wasTight;
   for (const int32_t member : channel_.order) visited_[static_cast<size_t>(member)] = true;
-  return false;
+  return over;
 }
 
 size_t ChannelSearch::firstChoice() const { return tight_ ? lower_[choices_.size()] : 0; }
