@@ -309,6 +309,26 @@ void repeat(int32_t least, int32_t most, std::vector<Channel>* channels) {
     for (size_t i = 0; i < distinct; ++i) channels->push_back((*channels)[i]);
 }
 
+/// Where a second rank is as close to the port as the head, it comes second and takes the children's half of
+/// the traffic; unless that costs something.
+void balance(const Graph& graph, const Paths& paths, const SearchRequest& request, ChannelSet* trees) {
+  ChannelSet balanced = *trees;
+  balanced.pattern = ChannelPattern::balancedTree;
+  for (Channel& channel : balanced.channels) {
+    if (channel.netIn == kNoNode || channel.order.size() < 2) return;
+    const auto distance = [&](int32_t member) {
+      return paths.between(request.members[static_cast<size_t>(member)], channel.netIn).type;
+    };
+    const auto second =
+        std::ranges::min_element(channel.order.begin() + 1, channel.order.end(), {}, distance);
+    std::rotate(channel.order.begin() + 1, second, second + 1);
+  }
+  measureChannels(graph, paths, request, &balanced);
+  if (balanced.typeInter <= trees->typeInter && balanced.typeIntra <= trees->typeIntra &&
+      balanced.rate() >= trees->rate())
+    *trees = std::move(balanced);
+}
+
 }  // namespace
 
 const char* channelPatternName(ChannelPattern pattern) {
@@ -352,13 +372,7 @@ Result<ChannelPlan> searchChannels(const Graph& graph, const Paths& paths, const
   plan.trees.channels = std::move(trees.channels);
   measureChannels(graph, paths, request, &plan.rings);
   measureChannels(graph, paths, request, &plan.trees);
-  // Where the second rank is as close to the port, it takes the children's half of the traffic.
-  ChannelSet balanced = plan.trees;
-  balanced.pattern = ChannelPattern::balancedTree;
-  measureChannels(graph, paths, request, &balanced);
-  if (balanced.inter > 0 && balanced.typeInter <= plan.trees.typeInter &&
-      balanced.rate() >= plan.trees.rate() && request.members.size() > 1)
-    plan.trees = std::move(balanced);
+  balance(graph, paths, request, &plan.trees);
   plan.work = planner.work();
   plan.limitReached = planner.limitReached();
   return plan;

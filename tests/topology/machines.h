@@ -90,6 +90,25 @@ inline std::string pcieMachine(const std::string& nics0 = "", const std::string&
   return text + "</system>\n";
 }
 
+/// As a DGX A100: eight GPUs on NVSwitches, and four switches with two GPUs and two ports of 200 Gbit/s each.
+inline std::string sharedSwitchMachine() {
+  std::string text = "<system version=\"1\">\n";
+  for (int socket = 0; socket < 2; ++socket) {
+    text += fmt::format("<cpu numaid=\"{}\" arch=\"x86_64\" vendor=\"AuthenticAMD\">\n", socket);
+    for (int sw = 2 * socket; sw < 2 * socket + 2; ++sw) {
+      text += fmt::format(
+          R"(<pci busid="0000:{:02x}:00.0" class="0x060400" link_speed="16 GT/s" link_width="16">)", 1 + sw);
+      for (int side = 0; side < 2; ++side)
+        text +=
+            gpuText(2 * sw + side, 80, R"(<nvlink target="0000:f0:00.0" count="12" tclass="0x068000"/>)") +
+            nicText(2 * sw + side, netText(2 * sw + side, 200));
+      text += "</pci>\n";
+    }
+    text += "</cpu>\n";
+  }
+  return text + "</system>\n";
+}
+
 /// The eight V100s of a DGX-1: a cube whose faces have diagonals, six NVLinks a GPU.
 inline std::vector<Nvlinks> cubeMesh() {
   return {{0, 1, 1}, {0, 2, 1}, {0, 3, 2}, {0, 4, 2}, {1, 2, 2}, {1, 3, 1}, {1, 5, 2}, {2, 3, 2},

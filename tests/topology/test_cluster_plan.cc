@@ -122,6 +122,22 @@ TEST(ClusterPlan, AlikeHostsStayOnTheirRails) {
   }
 }
 
+TEST(ClusterPlan, NoHostIsInsideOfBothTrees) {
+  const Graph h100 = graphOfFile("oci-h100-full.xml");
+  std::vector<std::string> summaries;
+  for (int32_t h = 0; h < 6; ++h) summaries.push_back(summaryOf(h100, ranksFrom(8 * h, 8)));
+  const auto plan = ClusterPlan::connect(summaries);
+  ASSERT_TRUE(plan.isOk());
+  std::vector<int> inner(6);
+  for (int32_t channel = 0; channel < 2; ++channel)
+    for (int32_t rank = 0; rank < plan->ranks(); ++rank) {
+      const auto& children = plan->neighbours(channel, rank).treeChildren;
+      const auto isElsewhere = [&](int32_t child) { return child >= 0 && child / 8 != rank / 8; };
+      inner[static_cast<size_t>(rank / 8)] += std::ranges::any_of(children, isElsewhere);
+    }
+  EXPECT_LE(std::ranges::max(inner), 1);
+}
+
 TEST(ClusterPlan, CrossedRailsAreUncrossedByEverySecondHost) {
   const Graph h100 = graphOfFile("oci-h100-full.xml");
   std::vector<std::string> summaries;

@@ -96,7 +96,22 @@ TEST(Search, AnH100HostAmongOthersPairsEachGpuWithItsOwnRailsPorts) {
   for (size_t c = 0; c < 8; ++c) EXPECT_EQ(rings.channels[c].order.front(), static_cast<int32_t>(c));
   EXPECT_EQ(found.plan.trees.typeInter, PathType::pix);
   EXPECT_NEAR(found.plan.trees.total(), 16 * 22.5, 0.01);
-  EXPECT_LT(found.plan.work, 300'000u) << "steps of some 20 ns";
+  EXPECT_LT(found.plan.work, 20'000u) << "steps of some 50 ns";
+}
+
+// Two GPUs are near each port: a ring comes in at one and leaves from the other, by the same port. PCIe Gen4
+// gives 24 GB/s of the port's 25, and each GPU's link serves one ring each way.
+TEST(Search, TwoGpusAtAPortAreTheTwoEndsOfItsRing) {
+  const Found found = amongHosts(test::sharedSwitchMachine());
+  const ChannelSet& rings = found.plan.rings;
+  EXPECT_EQ(rings.channels.size(), 8u) << found.text();
+  EXPECT_NEAR(rings.total(), 8 * 24, 0.01);
+  EXPECT_EQ(rings.typeInter, PathType::pix);
+  EXPECT_FALSE(rings.crossNic);
+  for (const Channel& channel : rings.channels)
+    EXPECT_EQ(channel.order.front() / 2, channel.order.back() / 2);
+  EXPECT_EQ(found.plan.trees.pattern, ChannelPattern::balancedTree) << "parent at one, children at the other";
+  EXPECT_LT(found.plan.work, 20'000u);
 }
 
 TEST(Search, WithoutPxnRailsAreCrossedUnlessThatIsForbidden) {
@@ -195,6 +210,20 @@ TEST(Search, ADeadNvlinkOfACubeMeshCostsOneRing) {
   links[3].count = 1;  // GPU0 to GPU4: five links between the halves are left
   const Found found = alone(nvlinkMachine(8, 70, links));
   EXPECT_NEAR(found.plan.rings.total(), 5 * 20, 0.01) << found.text();
+}
+
+// A square of single NVLinks: 40 GB/s by NVLink alone, the two ways round. The diagonals over PCIe add at
+// most 6 GB/s where that has four lanes, and 24 where it has 16.
+TEST(Search, AFartherWayMustBringAQuarterMore) {
+  std::string xml = nvlinkMachine(4, 80, {{0, 1, 1}, {1, 2, 1}, {2, 3, 1}, {3, 0, 1}}, 1);
+  const Found wide{graphOf(describe(xml)), {}, {.throughGpu = false}};
+  EXPECT_EQ(wide.plan.rings.typeIntra, PathType::phb);
+  EXPECT_GT(wide.plan.rings.total(), 50);
+  for (size_t at = 0; (at = xml.find("link_width=\"16\"", at)) != std::string::npos;)
+    xml.replace(at, 15, "link_width=\"4\"");
+  const Found narrow{graphOf(describe(xml)), {}, {.throughGpu = false}};
+  EXPECT_EQ(narrow.plan.rings.typeIntra, PathType::nvl) << narrow.text();
+  EXPECT_NEAR(narrow.plan.rings.total(), 40, 0.01);
 }
 
 TEST(Search, OneGpuNeedsNoLink) {
