@@ -6,6 +6,7 @@
 #include <set>
 #include <string>
 
+#include "topology/channel_search.h"
 #include "topology/machines.h"
 #include "topology/plan_report.h"
 #include "topology/topology_files.h"
@@ -268,6 +269,54 @@ TEST(Search, RanksOnHostDevicesFollowTheNumaNodes) {
   EXPECT_EQ(found.plan.rings.channels, (std::vector<Channel>{{{0, 2, 3, 1}}})) << found.text();
   EXPECT_NEAR(found.plan.rings.total(), 16, 0.01);
   EXPECT_THAT(found.text(), testing::HasSubstr("CPU0/0 > CPU0/2 > CPU1/3 > CPU1/1 > CPU0/0"));
+}
+
+TEST(ChannelSearch, GoesThroughAllSetsAndUsesNoLinkTwice) {
+  const Graph graph = graphOf(describe(nvlinkMachine(8, 70, cubeMesh())));
+  const Paths paths(graph);
+  SearchRequest request;
+  request.members = defaultMembers(graph);
+  SearchSpace space(graph, paths, request);
+  ChannelSearch search(&space);
+  ChannelSearch::Task task{.levelIntra = PathType::nvl, .rate = 20'000'000, .wanted = 6, .limit = 1'000'000};
+  for (int round = 0; round < 2; ++round) {
+    const std::vector<Channel> found = search.find(task, false);
+    ASSERT_EQ(found.size(), 6u);
+    EXPECT_FALSE(search.limitReached());
+    std::vector<Rate> used(space.links().size());
+    for (const Channel& channel : found)
+      for (size_t i = 0; i < 8; ++i)
+        for (const LinkId link : space.route(static_cast<size_t>(channel.order[i]),
+                                             static_cast<size_t>(channel.order[(i + 1) % 8])))
+          used[link] += kHalves * task.rate;
+    for (LinkId link = 0; link < used.size(); ++link) EXPECT_LE(used[link], space.links()[link].capacity);
+  }
+  // Seven: more than the links carry. With a limit it ends, and says so.
+  task.wanted = 7;
+  task.limit = 5000;
+  EXPECT_EQ(search.find(task, false).size(), 6u);
+  EXPECT_TRUE(search.limitReached());
+}
+
+TEST(ChannelSearch, MayEndAtAnyStep) {
+  const Graph graph = graphOf(describe(test::sharedSwitchMachine()));
+  const Paths paths(graph);
+  SearchRequest request;
+  request.members = defaultMembers(graph);
+  request.acrossHosts = true;
+  SearchSpace space(graph, paths, request);
+  ChannelSearch search(&space);
+  ChannelSearch::Task task{
+      .levelIntra = PathType::nvl, .levelInter = PathType::pix, .rate = 24'000'000, .wanted = 9};
+  size_t most = 0;
+  for (task.limit = 1; task.limit < 300; ++task.limit) {
+    const std::vector<Channel> found = search.find(task, false);
+    EXPECT_GE(found.size(), most) << "more steps, no fewer channels";
+    most = found.size();
+    EXPECT_LE(search.work(), task.limit);
+    for (const Channel& channel : found) EXPECT_EQ(channel.order.size(), 8u);
+  }
+  EXPECT_EQ(most, 8u);
 }
 
 TEST(Search, ChannelsStayInTheRange) {
