@@ -157,6 +157,11 @@ TEST(TuttiTopo, SaysWhatIsWrongWithRequests) {
   EXPECT_THAT(output(kTool + file + " --svg /no/such/folder/a.svg", 1),
               HasSubstr("open /no/such/folder/a.svg: No such file"));
   EXPECT_THAT(output(kTool + file + " --svg /dev/full", 1), HasSubstr("write /dev/full: No space left"));
+  // A picture that fits into the buffer: only its flush fails.
+  const std::string small = temporary("small.xml");
+  std::ofstream(small) << "<system><cpu/></system>";
+  EXPECT_THAT(output(kTool + small + " --svg /dev/full", 1), HasSubstr("write /dev/full: No space left"));
+  ::unlink(small.c_str());
   EXPECT_THAT(output(kTool + file + " --graph /no/such.xml", 1), HasSubstr("open graph file /no/such.xml"));
 }
 
