@@ -38,7 +38,7 @@ uint16_t readIndex(size_t count, WireReader* in) { return count <= 256 ? in->u8(
 
 /// The same cycle, from member 0 on.
 std::vector<uint16_t> cycleOf(std::vector<uint16_t> order) {
-  std::ranges::rotate(order, std::ranges::min_element(order));
+  std::rotate(order.begin(), std::ranges::min_element(order), order.end());
   return order;
 }
 
@@ -119,7 +119,7 @@ Status readChannels(const char* what, bool ring, size_t ranks, WireReader* in, R
       return remoteError("{}: channel {} has rails {} and {} at {} MB/s", what, c, channel.railIn,
                          channel.railOut, set->inter);
     channel.order = cycles[order];
-    std::ranges::rotate(channel.order, std::ranges::find(channel.order, first));
+    std::rotate(channel.order.begin(), std::ranges::find(channel.order, first), channel.order.end());
   }
   if (used != cycles.size()) return remoteError("{}: {} orders, and {} are used", what, cycles.size(), used);
   return Status::ok();

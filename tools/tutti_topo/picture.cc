@@ -294,7 +294,7 @@ class Picture {
     std::map<std::vector<int32_t>, size_t> known;
     for (size_t c = 0; c < plan_.rings.channels.size(); ++c) {
       std::vector<int32_t> order = plan_.rings.channels[c].order;
-      std::ranges::rotate(order, std::ranges::min_element(order));
+      std::rotate(order.begin(), std::ranges::min_element(order), order.end());
       const auto [entry, isNew] = known.emplace(order, classes_.size());
       if (isNew) classes_.emplace_back();
       RingClass& ring = classes_[entry->second];
