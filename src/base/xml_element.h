@@ -75,7 +75,7 @@ class XmlElement {
     int depth = 0;
     for (pugi::xml_node at = node_; at.type() == pugi::node_element; at = at.parent()) {
       if (++depth > kShownDepth) {
-        path = "... " + path;
+        path.insert(0, "... ");
         break;
       }
       std::string shown = shorten(at.name());
@@ -84,7 +84,7 @@ class XmlElement {
           shown += fmt::format(" {}=\"{}\"", name, shorten(id.value()));
           break;
         }
-      path = "<" + shown + ">" + (path.empty() ? "" : " ") + path;
+      path.insert(0, fmt::format("<{}>{}", shown, path.empty() ? "" : " "));
     }
     return fmt::format("{}:{}: {}", source_->file(), line(), path);
   }

@@ -59,6 +59,7 @@ class GraphBuilder {
         hosts_.emplace(cpu.hostHash.value_or(0), static_cast<int32_t>(hosts_.size())).first->second;
     node(id).number = cpu.numaId.value_or(static_cast<int32_t>(cpus_.size()) - 1);
     node(id).cpuMask = cpu.affinity;
+    node(id).vendor = cpu.vendor;
     for (const PciDescription& pci : cpu.pci) TUTTI_TRY(addPci(pci, id));
     for (const NicDescription& nic : cpu.nics) {
       TUTTI_ASSIGN(const NodeId card, add(NodeType::nic, id));
@@ -247,6 +248,13 @@ std::string Graph::label(NodeId id) const {
   const bool isDevice = one.type == NodeType::pci &&
                         std::ranges::none_of(nodes_, [id](const Node& other) { return other.parent == id; });
   return fmt::format("{} {}", isDevice ? "device" : nodeTypeName(one.type), one.busId.text());
+}
+
+Graph Graph::without(NodeId a, NodeId b) const {
+  Graph copy = *this;
+  std::erase_if(copy.nodes_[a].links, [b](const HardwareLink& link) { return link.to == b; });
+  std::erase_if(copy.nodes_[b].links, [a](const HardwareLink& link) { return link.to == a; });
+  return copy;
 }
 
 NodeId Graph::cpuOf(NodeId id) const {

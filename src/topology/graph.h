@@ -41,6 +41,7 @@ struct Node {
   BusId busId;              // pci, gpu, nic
   std::string name;         // net
   std::string cpuMask;      // cpu
+  std::string vendor;       // cpu: "GenuineIntel", "AuthenticAMD", ...
   std::vector<HardwareLink> links;
 };
 
@@ -64,6 +65,8 @@ class Graph {
   /// "GPU3", "mlx5_0", "NIC 0000:0c:00.0", "CPU1", "PCI switch 0000:0d:00.0", "NVSwitch"; "NIC" alone for one
   /// that is not on PCI.
   std::string label(NodeId id) const;
+  /// A copy without the links between two nodes, both ways: what would be the next best way?
+  Graph without(NodeId a, NodeId b) const;
   /// The NUMA node above a node; kNoNode for NVSwitches.
   NodeId cpuOf(NodeId id) const;
   /// Values that the description does not tell, and what was taken instead; one text each.

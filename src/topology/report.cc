@@ -30,13 +30,6 @@ std::string cpusOf(const std::string& mask) {
   return cpus ? cpuListText(*cpus) : "?";
 }
 
-/// Control characters of a file's names must not steer the terminal.
-std::string printable(std::string text) {
-  for (char& c : text)
-    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = '?';
-  return text;
-}
-
 class Tree {
  public:
   explicit Tree(const Graph& graph) : graph_(graph), below_(graph.nodes().size()) {
@@ -58,7 +51,7 @@ class Tree {
 
   std::string line(NodeId id) const {
     const Node& node = graph_.node(id);
-    std::string text = printable(graph_.label(id));
+    std::string text = printableText(graph_.label(id));
     if (node.type == NodeType::gpu) text += " " + node.busId.text();
     for (const HardwareLink& link : node.links)
       if (link.to == node.parent && (link.type == LinkType::pci || link.type == LinkType::net) &&
@@ -137,17 +130,23 @@ std::string aligned(const std::vector<std::vector<std::string>>& rows) {
 
 }  // namespace
 
+std::string printableText(std::string text) {
+  for (char& c : text)
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = '?';
+  return text;
+}
+
 std::string treeText(const Graph& graph) { return Tree(graph).text(); }
 
 std::string matrixText(const Graph& graph, const Paths& paths) {
   const std::vector<NodeId> devices = devicesOf(graph);
   std::vector<std::vector<std::string>> rows = {{""}};
-  for (const NodeId id : devices) rows[0].push_back(printable(graph.label(id)));
+  for (const NodeId id : devices) rows[0].push_back(printableText(graph.label(id)));
   rows[0].insert(rows[0].end(), {"CPU Affinity", "NUMA Affinity"});
   std::set<PathType> seen;
   for (const NodeId from : devices) {
     std::vector<std::string>& row = rows.emplace_back();
-    row.push_back(printable(graph.label(from)));
+    row.push_back(printableText(graph.label(from)));
     for (const NodeId to : devices) {
       row.push_back(cell(graph, paths, from, to));
       if (from != to) seen.insert(paths.between(from, to).type);

@@ -20,4 +20,7 @@ std::string treeText(const Graph& graph);
 /// occurs. CPUs take the GPUs' place on a host without any.
 std::string matrixText(const Graph& graph, const Paths& paths);
 
+/// Control characters of a file's names must not steer the terminal: they become question marks.
+std::string printableText(std::string text);
+
 }  // namespace tutti

@@ -1,0 +1,60 @@
+#include "topology/double_tree.h"
+
+#include <bit>
+
+namespace tutti {
+namespace {
+
+// Positions from 1 on. A position's lowest bit is its level: odd ones are leaves, and the children of p with
+// lowest bit b stand b/2 to its left and right:
+//
+//             4                  count = 6: 7 does not exist, so 6 has one child, and what would hang below a
+//         2       6              position that does not exist hangs one level higher.
+//       1   3   5   (7)
+TreeNode inOrder(int32_t count, int32_t position) {
+  const auto low = [](int32_t p) { return p & -p; };
+  const auto top = static_cast<int32_t>(std::bit_floor(static_cast<uint32_t>(count)));
+  TreeNode node;
+  int32_t bit = low(position);
+  if (position != top) {
+    // Upwards, past positions that do not exist.
+    int32_t parent = position;
+    do {
+      parent = (parent - bit) | (2 * bit);
+      bit *= 2;
+    } while (parent > count);
+    node.parent = parent;
+  }
+  const int32_t half = low(position) / 2;
+  if (half > 0) {
+    node.children[0] = position - half;
+    // To the right, the first one downwards that exists.
+    for (int32_t step = half; step > 0; step /= 2)
+      if (position + step <= count) {
+        node.children[1] = position + step;
+        break;
+      }
+  }
+  return node;
+}
+
+}  // namespace
+
+TreeNode doubleTreeNode(int32_t count, int32_t node, int32_t which) {
+  const bool mirror = count % 2 == 0;
+  const auto position = [&](int32_t n) {
+    if (which == 0) return n + 1;
+    return mirror ? count - n : n % count == count - 1 ? 1 : n + 2;
+  };
+  const auto nodeAt = [&](int32_t p) {
+    if (p < 0) return -1;
+    if (which == 0) return p - 1;
+    return mirror ? count - p : p == 1 ? count - 1 : p - 2;
+  };
+  TreeNode tree = inOrder(count, position(node));
+  tree.parent = nodeAt(tree.parent);
+  for (int32_t& child : tree.children) child = nodeAt(child);
+  return tree;
+}
+
+}  // namespace tutti
