@@ -197,7 +197,7 @@ TEST(Params, MisspeltNamesOfOursAreSaidWhateverTheLogLevel) {
   EXPECT_THAT(said("TUTTI_SOMETHING_ELSE"),
               HasSubstr("TUTTI_SOMETHING_ELSE (environment) is no variable of Tutti: tutti-info lists them"));
   EXPECT_THAT(said("TUTTI_TIMEOUT"), IsEmpty());
-  EXPECT_THAT(said("TUTTI_TEST_JOBS"), IsEmpty());
+  EXPECT_THAT(said("TUTTI_RUNTIME_RESTARTED"), IsEmpty());
   EXPECT_THAT(said("NCCL_SOCKET_IFNAM"), IsEmpty()) << "may be of another release";
 }
 

@@ -1,5 +1,5 @@
 // Ranks that are killed while communicators are being made: at random times, so that over many tries all
-// points of it are met. TUTTI_TEST_DEATHS says how many tries; a few hundred find what a few do not.
+// points of it are met. TEST_DEATHS says how many tries; a few hundred find what a few do not.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -26,7 +26,7 @@ constexpr const char* kInitTimeout = "4";
 constexpr auto kNoticed = 3500ms;
 
 int deathTries() {
-  const char* count = std::getenv("TUTTI_TEST_DEATHS");
+  const char* count = std::getenv("TEST_DEATHS");
   return count != nullptr ? std::atoi(count) : 3;
 }
 
