@@ -8,9 +8,9 @@ namespace tutti {
 Progress::Snapshot Progress::read() const {
   Snapshot snapshot;
   std::array<uint64_t, 3> words{};
-  // The writer is done in nanoseconds, unless it was preempted in between: then it needs a core, which a reader
-  // that spins may well hold. A writer that a debugger stopped there is not waited for: after a second of naps
-  // the words are taken as they are.
+  // The writer is done in nanoseconds, unless it was preempted in between: then it needs a core, which a
+  // reader that spins may well hold. A writer that a debugger stopped there is not waited for: after a second
+  // of naps the words are taken as they are.
   constexpr int kSpins = 1000;
   constexpr int kNaps = 1000;
   for (int attempt = 0; attempt < kSpins + kNaps; ++attempt) {
