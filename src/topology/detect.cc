@@ -46,6 +46,7 @@ class Detector {
   Detection detect() {
     detectCpus();
     detectProcessor();
+    result_.cpus = readCpuLayout(sysfs_);
     detectNets();
     detectPci();
     for (auto& [cpu, path] : virtualNics_) result_.system.cpus[cpu].nics.push_back(nicOf(path));
@@ -197,9 +198,11 @@ class Detector {
     return 0;
   }
 
-  bool isWanted(const std::string& path, BusId busId) {
+  bool isWanted(const std::string& path, BusId busId) const {
     if (netsOf_.contains(busId)) return true;
-    const PciKind kind = describe(busId, path).kind();
+    // Only what decides: hosts have hundreds of devices.
+    const PciKind kind = pciKind(static_cast<int32_t>(sysfs_.number(path + "/class").value_or(-1)),
+                                 static_cast<int32_t>(sysfs_.number(path + "/vendor").value_or(-1)));
     // A virtual function that nobody has brought up is no card.
     return kind == PciKind::gpu || (kind == PciKind::nic && !sysfs_.exists(path + "/physfn"));
   }

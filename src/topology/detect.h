@@ -4,12 +4,14 @@
 #include <string>
 #include <vector>
 
+#include "topology/cpu_layout.h"
 #include "topology/description.h"
 
 namespace tutti {
 
 struct Detection {
   SystemDescription system;
+  CpuLayout cpus;  // without groups where it is not known
   /// What could not be found out, and what was taken instead; one text each.
   std::vector<std::string> assumptions;
 };
