@@ -121,7 +121,9 @@ void dumpTopology(int rank) {
   const std::string path = params().topoDumpFile();
   if (path.empty() || rank != params().topoDumpFileRank()) return;
   const Status status = [&]() -> Status {
-    TUTTI_ASSIGN(const SystemDescription system, describe(topologyFile(), detectSystem()));
+    TUTTI_ASSIGN(const SystemDescription system,
+                 describe(topologyFile(),
+                          detectSystem("/", MachineLibraries::ofThisMachine(DynamicLibrary::If::loaded))));
     return replaceFile(path, systemXmlText(system));
   }();
   if (status.isOk()) {

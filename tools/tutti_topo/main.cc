@@ -7,7 +7,9 @@
 #include <string_view>
 #include <vector>
 
+#include "base/params.h"
 #include "topology/detect.h"
+#include "topology/device_place.h"
 #include "topology/fill.h"
 #include "topology/report.h"
 #include "topology/system_xml.h"
@@ -63,21 +65,39 @@ Options parse(int argc, char** argv) {
   return options;
 }
 
+/// Where the devices of the host runtime are, neighbours at the same place in one line.
+std::string hostDevicesText(const tutti::Detection& found) {
+  const auto devices = static_cast<int>(tutti::params().hostDevices());
+  std::string text = "\nHost devices (TUTTI_HOST_DEVICES), which ranks without a GPU use:\n";
+  for (int first = 0, end = 0; first < devices; first = end) {
+    const tutti::DevicePlace place = placeOfDevice(found.system, found.cpus, first, devices);
+    for (end = first + 1; end < devices && placeOfDevice(found.system, found.cpus, end, devices) == place;)
+      ++end;
+    text += first + 1 == end ? fmt::format("  {}: {}\n", first, place.text())
+                             : fmt::format("  {}-{}: {}\n", first, end - 1, place.text());
+  }
+  return devices == 0 ? "" : text;
+}
+
 tutti::Result<std::string> report(const Options& options) {
   tutti::SystemDescription system;
-  std::vector<std::string> assumptions;
+  tutti::Detection found;
   if (!options.file.empty()) {
     TUTTI_ASSIGN(system, tutti::readSystemXml(options.file));
   }
   if (options.file.empty() || options.fill) {
-    tutti::Detection found = tutti::detectSystem(options.root);
+    found = options.root == "/"
+                ? tutti::detectSystem(
+                      "/", tutti::MachineLibraries::ofThisMachine(tutti::DynamicLibrary::If::present))
+                : tutti::detectSystem(options.root);
     tutti::fillIn(found.system, &system);
-    assumptions = std::move(found.assumptions);
   }
   if (options.xml) return systemXmlText(system);
   TUTTI_ASSIGN(const tutti::Graph graph, tutti::Graph::build(system));
   // PXN is what a job may decide on; the matrix shows the hardware.
   std::string text = treeText(graph) + "\n" + matrixText(graph, tutti::Paths(graph, {.pxn = false}));
+  if (graph.all(tutti::NodeType::gpu).empty() && options.file.empty()) text += hostDevicesText(found);
+  std::vector<std::string> assumptions = std::move(found.assumptions);
   assumptions.insert(assumptions.end(), graph.assumptions().begin(), graph.assumptions().end());
   if (!assumptions.empty()) text += "\nAssumed:\n";
   for (const std::string& one : assumptions) text += "  " + one + "\n";
