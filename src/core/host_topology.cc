@@ -123,7 +123,7 @@ void dumpTopology(int rank) {
   const Status status = [&]() -> Status {
     TUTTI_ASSIGN(const SystemDescription system,
                  describe(topologyFile(),
-                          detectSystem("/", MachineLibraries::ofThisMachine(DynamicLibrary::If::loaded))));
+                          detectSystem("/", MachineLibraries::forLibrary())));
     return replaceFile(path, systemXmlText(system));
   }();
   if (status.isOk()) {

@@ -380,12 +380,18 @@ class LibraryAsker {
 
 }  // namespace
 
-MachineLibraries MachineLibraries::ofThisMachine(DynamicLibrary::If cuda) {
+MachineLibraries MachineLibraries::forLibrary() {
   MachineLibraries libraries;
-  libraries.hwloc = [] { return openHwloc(); };
   libraries.verbs = [] { return openVerbs(); };
   libraries.nvml = [] { return openNvml(); };
-  libraries.cuda = [cuda] { return openCudaDriver(cuda); };
+  libraries.cuda = [] { return openCudaDriver(DynamicLibrary::If::loaded); };
+  return libraries;
+}
+
+MachineLibraries MachineLibraries::forProgram() {
+  MachineLibraries libraries = forLibrary();
+  libraries.hwloc = [] { return openHwloc(); };
+  libraries.cuda = [] { return openCudaDriver(DynamicLibrary::If::present); };
   return libraries;
 }
 

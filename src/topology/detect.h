@@ -24,8 +24,11 @@ struct MachineLibraries {
   std::function<Result<NvmlApi>()> nvml;        // when there is a GPU of NVIDIA, or its driver
   std::function<Result<CudaDriverApi>()> cuda;  // as above, for what NVML did not say
 
-  /// This machine's; the CUDA driver only if the process has loaded it (see openCudaDriver()).
-  static MachineLibraries ofThisMachine(DynamicLibrary::If cuda);
+  /// All of this machine's: for a program of ours.
+  static MachineLibraries forProgram();
+  /// For a part of somebody's program: nothing that the program would notice. hwloc is not asked (it may write to
+  /// standard error, and loads plugins), nor a CUDA driver that the program has not loaded.
+  static MachineLibraries forLibrary();
 };
 
 struct Detection {

@@ -1,6 +1,7 @@
 // tutti-topo: the hardware of this machine, or of a topology file, as Tutti understands it.
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <exception>
 #include <string>
@@ -88,7 +89,7 @@ tutti::Result<std::string> report(const Options& options) {
   if (options.file.empty() || options.fill) {
     found = options.root == "/"
                 ? tutti::detectSystem(
-                      "/", tutti::MachineLibraries::ofThisMachine(tutti::DynamicLibrary::If::present))
+                      "/", tutti::MachineLibraries::forProgram())
                 : tutti::detectSystem(options.root);
     tutti::fillIn(found.system, &system);
   }
@@ -125,6 +126,8 @@ int run(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  // What hwloc cannot see is said below, in the report.
+  ::setenv("HWLOC_HIDE_ERRORS", "2", 0);
   try {
     return run(argc, argv);
   } catch (const std::exception& error) {
