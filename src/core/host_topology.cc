@@ -122,8 +122,7 @@ void dumpTopology(int rank) {
   if (path.empty() || rank != params().topoDumpFileRank()) return;
   const Status status = [&]() -> Status {
     TUTTI_ASSIGN(const SystemDescription system,
-                 describe(topologyFile(),
-                          detectSystem("/", MachineLibraries::forLibrary())));
+                 describe(topologyFile(), detectSystem("/", MachineLibraries::forLibrary())));
     return replaceFile(path, systemXmlText(system));
   }();
   if (status.isOk()) {

@@ -18,7 +18,7 @@ constexpr const char* kCpuFolder = "/sys/devices/system/cpu";
 uint64_t bytesOf(const std::string& text) {
   uint64_t value = 0;
   const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (code != std::errc() || value > (uint64_t{1} << 40)) return 0;
+  if (code != std::errc() || value > (uint64_t{1} << 30)) return 0;
   const char unit = end == text.data() + text.size() ? ' ' : *end;
   return unit == 'K' ? value << 10 : unit == 'M' ? value << 20 : unit == 'G' ? value << 30 : value;
 }

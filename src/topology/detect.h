@@ -26,8 +26,8 @@ struct MachineLibraries {
 
   /// All of this machine's: for a program of ours.
   static MachineLibraries forProgram();
-  /// For a part of somebody's program: nothing that the program would notice. hwloc is not asked (it may write to
-  /// standard error, and loads plugins), nor a CUDA driver that the program has not loaded.
+  /// For a part of somebody's program: nothing that the program would notice. hwloc is not asked (it may
+  /// write to standard error, and loads plugins), nor a CUDA driver that the program has not loaded.
   static MachineLibraries forLibrary();
 };
 

@@ -101,7 +101,8 @@ int preferredNode(void* address) {
   int policy = 0;
   std::array<unsigned long, 16> nodes{};
   constexpr unsigned long kOfAddress = 2;  // MPOL_F_ADDR
-  if (::syscall(SYS_get_mempolicy, &policy, nodes.data(), nodes.size() * 64, address, kOfAddress) != 0) return -2;
+  if (::syscall(SYS_get_mempolicy, &policy, nodes.data(), nodes.size() * 64, address, kOfAddress) != 0)
+    return -2;
   if (policy == 0) return -1;
   for (size_t node = 0; node < nodes.size() * 64; ++node)
     if ((nodes[node / 64] >> node % 64 & 1) != 0) return static_cast<int>(node);

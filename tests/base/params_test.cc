@@ -124,9 +124,20 @@ TEST(Params, PathLevelsAreNamesOrOldNumbers) {
     return params().p2pLevel.isAuto() ? -1 : params().p2pLevel.level();
   };
   // LOC NVL NVB C2C PIX PXB P2C PXN PHB SYS
-  for (const auto& [text, expected] :
-       {std::pair{"LOC", 0}, {"nvl", 1}, {"PIX", 4}, {"Phb", 8}, {"SYS", 9}, {"0", 0}, {"1", 4}, {"2", 5},
-        {"3", 8}, {"4", 9}, {"7", 9}, {"99999999999999999999", 9}, {"", -1}, {"AUTO", -1}})
+  for (const auto& [text, expected] : {std::pair{"LOC", 0},
+                                       {"nvl", 1},
+                                       {"PIX", 4},
+                                       {"Phb", 8},
+                                       {"SYS", 9},
+                                       {"0", 0},
+                                       {"1", 4},
+                                       {"2", 5},
+                                       {"3", 8},
+                                       {"4", 9},
+                                       {"7", 9},
+                                       {"99999999999999999999", 9},
+                                       {"", -1},
+                                       {"AUTO", -1}})
     EXPECT_EQ(level(text), expected) << text;
   const size_t before = params().problems().size();
   const ScopedEnv env("NCCL_P2P_LEVEL", "NEAR");

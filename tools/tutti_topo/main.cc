@@ -87,10 +87,8 @@ tutti::Result<std::string> report(const Options& options) {
     TUTTI_ASSIGN(system, tutti::readSystemXml(options.file));
   }
   if (options.file.empty() || options.fill) {
-    found = options.root == "/"
-                ? tutti::detectSystem(
-                      "/", tutti::MachineLibraries::forProgram())
-                : tutti::detectSystem(options.root);
+    found = options.root == "/" ? tutti::detectSystem("/", tutti::MachineLibraries::forProgram())
+                                : tutti::detectSystem(options.root);
     tutti::fillIn(found.system, &system);
   }
   if (options.xml) return systemXmlText(system);
