@@ -4,7 +4,7 @@
 build_packages="g++ cmake ninja-build libfmt-dev libpugixml-dev libhwy-dev nlohmann-json3-dev"
 # What the tests need besides.
 test_packages="ccache clang-format clang-tidy gcc iperf3 iproute2 libgtest-dev libgmock-dev libopenmpi-dev openmpi-bin \
-openssh-client pkg-config procps python3-minimal util-linux binutils"
+openssh-client libhwloc-dev libibverbs-dev pkg-config procps python3-minimal util-linux binutils"
 
 say() { printf '%s\n' "$*"; }
 

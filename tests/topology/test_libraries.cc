@@ -305,6 +305,45 @@ TEST(Libraries, LibrariesThatAreMissingAreNamedOnceWhenThereIsSomethingToAskThem
       Contains(HasSubstr("cores and caches are not known: /sys does not show them, and libnone-hwloc.so.1")));
 }
 
+TEST(Libraries, AreOpenedByTheNamesOfTheirFunctions) {
+  const std::string driver = TUTTI_BINARY_DIR "/lib/tests/libtest_fake_driver.so";
+  EXPECT_FALSE(openCudaDriver(DynamicLibrary::If::loaded, driver).isOk()) << "nobody has loaded it";
+  const auto nvml = openNvml(driver);
+  ASSERT_TRUE(nvml.isOk()) << nvml.status().message();
+  std::vector<std::string> notes;
+  const std::vector<GpuFacts> gpus = readNvml(*nvml, &notes);
+  EXPECT_THAT(notes, IsEmpty());
+  ASSERT_EQ(gpus.size(), 1u);
+  GpuFacts expected;
+  expected.busId = *parseBusId("0000:0a:00.0");
+  expected.dev = 0;
+  expected.sm = 103;
+  expected.name = "Fake";
+  expected.uuid = "GPU-1";
+  expected.pciGeneration = 6;
+  expected.pciWidth = 8;
+  expected.nvlinks = {{0, 5, {*parseBusId("0000:1c:00.0"), 1, kPciClassNvswitch}}};
+  expected.c2c = {{42000, 1}};
+  expected.fabricCluster = "000102030405060708090a0b0c0d0e0f";
+  expected.fabricClique = 77;
+  EXPECT_EQ(gpus[0], expected);
+  const auto cuda = openCudaDriver(DynamicLibrary::If::loaded, driver);
+  ASSERT_TRUE(cuda.isOk()) << cuda.status().message();
+  const std::vector<GpuFacts> seen = readCudaDriver(*cuda, &notes);
+  ASSERT_EQ(seen.size(), 1u);
+  EXPECT_EQ(seen[0].busId, expected.busId);
+  EXPECT_EQ(seen[0].sm, 103);
+  EXPECT_EQ(seen[0].gdr, 1);
+  EXPECT_THAT(openVerbs(driver).status().message(), HasSubstr("has no function ibv_get_device_list"));
+}
+
+TEST(Libraries, VerbsOfThisMachineAnswer) {
+  const auto verbs = openVerbs();
+  if (!verbs.isOk()) GTEST_SKIP() << verbs.status().message();
+  std::vector<std::string> notes;
+  for (const PortFacts& port : readVerbs(*verbs, &notes)) EXPECT_FALSE(port.device.empty());
+}
+
 TEST(Libraries, DetectionAsksThemWhenSysShowsAGpuAndAnRdmaCard) {
   Machine machine;
   machine.intel();
