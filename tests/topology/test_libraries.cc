@@ -106,7 +106,7 @@ TEST(Libraries, GiveTheH100HostItsNvlinksAndPorts) {
   EXPECT_THAT(merge(&skeleton), IsEmpty());
   EXPECT_EQ(systemXmlText(skeleton), systemXmlText(expected));
   const Graph graph = test::graphOf(skeleton);
-  const Path& path = Paths(graph).between(test::nodeOf(graph, "GPU0"), test::nodeOf(graph, "GPU7"));
+  const Path path = Paths(graph).between(test::nodeOf(graph, "GPU0"), test::nodeOf(graph, "GPU7"));
   EXPECT_EQ(path.type, PathType::nvl);
   EXPECT_FLOAT_EQ(path.bandwidth, 18 * 20.6f);
   EXPECT_EQ(fakeMachine().nvmlStarted, 0) << "NVML is shut down as often as it is started";
