@@ -94,7 +94,7 @@ TEST(DevicePlace, DevicesAreSpreadOverNodesAndCores) {
 
 TEST(DevicePlace, NodesAreThoseOfTheDescriptionAlsoWhereTheLayoutSaysNothing) {
   const SystemDescription system = test::describe(
-      R"(<system version="1"><cpu numaid="4" affinity="1"/><cpu numaid="5"/><cpu numaid="6" affinity="e"/></system>)");
+      R"(<system version="1"><cpu numaid="4" affinity="1"/><cpu numaid="5" affinity="0"/><cpu numaid="6" affinity="e"/></system>)");
   EXPECT_THAT(places(system, {}, 2), ElementsAre("NUMA node 4, CPU 0", "NUMA node 6, CPUs 2-3"));
   EXPECT_EQ(numaNodesWithCpus(system), 2u) << "a node of memory is none";
 }
