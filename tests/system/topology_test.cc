@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <chrono>
 #include <filesystem>
 #include <fstream>
@@ -91,6 +92,31 @@ TEST_F(TwoNodes, BindTheLibrarysThreadsAndMemoryAndLeaveTheCallersAlone) {
   EXPECT_THAT(text, HasSubstr("rank 1: device 1 is at NUMA node 1"));
   const bool forbidden = text.find("mbind to node 0") != std::string::npos;
   EXPECT_THAT(first, HasSubstr(forbidden ? "placed 0" : "placed 1")) << "memory of node 0, which exists";
+}
+
+TEST_F(TwoNodes, AreWhereTheThreadRunsThatMakesACommunicator) {
+  const Settings settings{{"NCCL_TOPO_FILE", file_}};
+  Child child([](const ChildSide& parent) {
+    const pid_t caller = ::gettid();
+    std::atomic<bool> seen{false}, end{false};
+    std::thread watcher([&] {
+      for (cpu_set_t cpus; !end; std::this_thread::yield())
+        if (::sched_getaffinity(caller, sizeof cpus, &cpus) == 0 && CPU_ISSET(0, &cpus) &&
+            !CPU_ISSET(1, &cpus))
+          seen = true;
+    });
+    // A look in the middle of an init takes luck: one of many will do.
+    const auto limit = in(20s);
+    while (!seen && Child::Clock::now() < limit) {
+      ncclComm_t comms[2];
+      must(ncclCommInitAll(comms, 2, nullptr), "ncclCommInitAll", parent);
+      for (ncclComm_t comm : comms) must(ncclCommDestroy(comm), "ncclCommDestroy", parent);
+    }
+    end = true;
+    watcher.join();
+    return seen ? 0 : 2;
+  });
+  EXPECT_EQ(child.wait(in(kRankLimit)), 0);
 }
 
 TEST_F(TwoNodes, ArePutAsideByTheLaunchersBindingUnlessAffinityIsIgnored) {
