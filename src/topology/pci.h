@@ -16,7 +16,7 @@ struct BusId {
   uint8_t device = 0;    // 0 .. 31
   uint8_t function = 0;  // 0 .. 7
 
-  auto operator<=>(const BusId&) const = default;
+  auto operator<=>(const BusId&) const = default;  // NOLINT(modernize-use-nullptr): a false alarm
   /// Lower case, domain with at least four digits, as in sysfs.
   std::string text() const;
 };
