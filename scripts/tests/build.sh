@@ -10,8 +10,7 @@ configure_and_build() {
   cmake --build "build/$preset" -j "$jobs" --target "${targets[@]}"
 }
 
-# run_ctest FOLDER ARGUMENTS...: a failed test may be repeated once, on a machine that is busy with something else;
-# it is then named in the summary.
+# run_ctest FOLDER ARGUMENTS...
 run_ctest() {
   folder=$1; shift
   # One more than processors: many tests wait for most of their time.
@@ -40,7 +39,8 @@ sanitized_asan() {
 
 sanitized_tsan() {
   configure_and_build tsan all
-  export TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1
+  # By default each of these thousand processes sleeps for a second before it exits (races of threads that go on).
+  export TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1:atexit_sleep_ms=100
   run_ctest build/tsan
 }
 

@@ -4,10 +4,10 @@
 long_fuzzers="handshake environment config_file msccl_xml"
 short_fuzzers="control frames unique_id ras topology_xml"
 
-# All in parallel on all processors. TUTTI_FUZZ_SECONDS: for each of the long ones (60). What crashes lies in
+# All in parallel on all processors. FUZZ_SECONDS: for each of the long ones (60). What crashes lies in
 # build/test-logs/fuzz.
 fuzz() {
-  seconds=${TUTTI_FUZZ_SECONDS:-60}
+  seconds=${FUZZ_SECONDS:-60}
   configure_and_build release fuzzers
   mkdir -p "$logs/fuzz"
   cd "$logs/fuzz"

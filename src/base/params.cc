@@ -325,8 +325,7 @@ std::vector<std::string> Params::findUnread(const std::map<std::string, Found>& 
   for (const auto& [name, where] : given) {
     if (!name.starts_with("NCCL_") && !name.starts_with("TUTTI_")) continue;
     // Read above, or by programs rather than by the library.
-    if (name == "NCCL_CONF_FILE" || name == "TUTTI_RUNTIME_RESTARTED" || name.starts_with("NCCL_TESTS_") ||
-        name.starts_with("TUTTI_TEST_") || name == "TUTTI_FUZZ_SECONDS")
+    if (name == "NCCL_CONF_FILE" || name == "TUTTI_RUNTIME_RESTARTED" || name.starts_with("NCCL_TESTS_"))
       continue;
     const bool declared = std::any_of(all().begin(), all().end(),
                                       [&](const ParamBase* param) { return name == param->name(); });

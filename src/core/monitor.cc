@@ -158,7 +158,12 @@ void Monitor::startWatch() {
   const std::lock_guard lock(mutex_);
   if (!running()) return;
   seen(movement());
-  addTick();
+  // Called by a thread that has an operation to run. Without memory for a timer the next one tries again.
+  if (!statusOf([this] {
+         addTick();
+         return Status::ok();
+       }).isOk())
+    armed_.store(false, std::memory_order_release);
 }
 
 /// A number that differs when anything moved.

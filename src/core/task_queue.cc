@@ -23,6 +23,7 @@ RankTask* TaskQueue::acquire(std::span<const Operation> operations) {
     const std::lock_guard lock(mutex_);
     if (free_.empty()) {
       all_.push_back(std::make_unique<RankTask>(communicator_));
+      free_.reserve(all_.capacity());  // so that recycle() needs no memory
       task = all_.back().get();
     } else {
       task = free_.back();

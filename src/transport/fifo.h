@@ -20,9 +20,10 @@ namespace tutti {
 
 constexpr uint32_t kFifoSlots = 8;
 
-/// Shared state of a ring; lies in zeroed memory, followed elsewhere by kFifoSlots * slotBytes bytes of
-/// slots. `tail` counts published slots and is written by the sender only, `head` counts released ones and is
-/// written by the receiver only. Both only grow, for the life of the communicator.
+/// Shared state of a ring; lies in zeroed memory, followed elsewhere by its slots: kFifoSlots of them, or a
+/// smaller power of two where a message connection has a ring at each end. `tail` counts published slots and
+/// is written by the sender only, `head` counts released ones and is written by the receiver only. Both only
+/// grow, for the life of the communicator.
 struct FifoControl {
   alignas(64) std::atomic<uint64_t> tail;
   std::atomic<uint32_t>
@@ -35,11 +36,13 @@ static_assert(sizeof(FifoControl) == 128);
 class FifoSender {
  public:
   FifoSender() = default;
-  FifoSender(FifoControl* control, std::byte* slots, size_t slotBytes, Doorbell* receiverBell)
+  FifoSender(FifoControl* control, std::byte* slots, size_t slotBytes, Doorbell* receiverBell,
+             uint32_t depth = kFifoSlots)
       : control_(control),
         slots_(slots),
         slotBytes_(slotBytes),
         receiverBell_(receiverBell),
+        depth_(depth),
         tail_(control->tail.load(std::memory_order_relaxed)) {}
 
   bool connected() const { return control_ != nullptr; }
@@ -48,12 +51,12 @@ class FifoSender {
   /// The next free slot (slotBytes long, 64-byte aligned), or null when the receiver has not released it yet.
   /// Asking again without publish() gives the same slot.
   std::byte* tryAcquire() {
-    if (tail_ - headSeen_ >= kFifoSlots) {
+    if (tail_ - headSeen_ >= depth_) {
       // acquire: the receiver's reads of the slot happened before it released it
       headSeen_ = control_->head.load(std::memory_order_acquire);
-      if (tail_ - headSeen_ >= kFifoSlots) return nullptr;
+      if (tail_ - headSeen_ >= depth_) return nullptr;
     }
-    return slots_ + (tail_ % kFifoSlots) * slotBytes_;
+    return slots_ + (tail_ & (depth_ - 1)) * slotBytes_;
   }
 
   /// Hands the acquired slot, holding `bytes` bytes, to the receiver and wakes it.
@@ -70,6 +73,7 @@ class FifoSender {
   std::byte* slots_ = nullptr;
   size_t slotBytes_ = 0;
   Doorbell* receiverBell_ = nullptr;
+  uint64_t depth_ = kFifoSlots;
   uint64_t tail_ = 0;
   uint64_t headSeen_ = 0;
 };
@@ -78,11 +82,13 @@ class FifoSender {
 class FifoReceiver {
  public:
   FifoReceiver() = default;
-  FifoReceiver(FifoControl* control, const std::byte* slots, size_t slotBytes, Doorbell* senderBell)
+  FifoReceiver(FifoControl* control, const std::byte* slots, size_t slotBytes, Doorbell* senderBell,
+               uint32_t depth = kFifoSlots)
       : control_(control),
         slots_(slots),
         slotBytes_(slotBytes),
         senderBell_(senderBell),
+        depth_(depth),
         head_(control->head.load(std::memory_order_relaxed)) {}
 
   bool connected() const { return control_ != nullptr; }
@@ -94,7 +100,7 @@ class FifoReceiver {
       if (tailSeen_ == head_) return nullptr;
     }
     *bytes = control_->bytes[head_ % kFifoSlots].load(std::memory_order_relaxed);
-    return slots_ + (head_ % kFifoSlots) * slotBytes_;
+    return slots_ + (head_ & (depth_ - 1)) * slotBytes_;
   }
 
   /// Gives the peeked slot back to the sender and wakes it.
@@ -110,6 +116,7 @@ class FifoReceiver {
   const std::byte* slots_ = nullptr;
   size_t slotBytes_ = 0;
   Doorbell* senderBell_ = nullptr;
+  uint64_t depth_ = kFifoSlots;
   uint64_t head_ = 0;
   uint64_t tailSeen_ = 0;
 };

@@ -8,7 +8,7 @@
 namespace tutti {
 
 Result<LocalRing> LocalRing::make(size_t slotBytes) {
-  const size_t bytes = sizeof(FifoControl) + kFifoSlots * slotBytes;
+  const size_t bytes = sizeof(FifoControl) + kLocalSlots * slotBytes;
   void* base = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (base == MAP_FAILED) return systemError(errno, "map {} bytes for a message queue", bytes);
   return LocalRing(static_cast<std::byte*>(base), bytes, slotBytes);
@@ -26,7 +26,7 @@ NetLane::~NetLane() {
 }
 
 Status NetLane::connect(std::unique_ptr<NetConnection>& connection, uint64_t guard) {
-  TUTTI_ASSIGN(memory_, connection->registerMemory(ring_.slots(), kFifoSlots * ring_.slotBytes()));
+  TUTTI_ASSIGN(memory_, connection->registerMemory(ring_.slots(), kLocalSlots * ring_.slotBytes()));
   connection_ = std::move(connection);
   guard_ = guard;
   return Status::ok();
@@ -41,7 +41,7 @@ Status NetLane::pump(bool* moved) {
 
 SendLane::SendLane(LaneId id, LocalRing ring, Doorbell* userBell)
     : NetLane(id, std::move(ring), userBell),
-      user_(ring_.control(), ring_.slots(), ring_.slotBytes(), &noBell_) {}
+      user_(ring_.control(), ring_.slots(), ring_.slotBytes(), &noBell_, kLocalSlots) {}
 
 bool SendLane::pending() const {
   // relaxed: asked by the thread that publishes, or after it has stopped
@@ -73,13 +73,13 @@ Status SendLane::move(bool* moved) {
 
 ReceiveLane::ReceiveLane(LaneId id, LocalRing ring, Doorbell* userBell)
     : NetLane(id, std::move(ring), userBell),
-      user_(ring_.control(), ring_.slots(), ring_.slotBytes(), &noBell_) {}
+      user_(ring_.control(), ring_.slots(), ring_.slotBytes(), &noBell_, kLocalSlots) {}
 
 Status ReceiveLane::move(bool* moved) {
   FifoControl* control = ring_.control();
   const uint64_t head = control->head.load(std::memory_order_acquire);  // acquire: pairs with release()
   if (!held_.isOk()) return head == done_ ? held_ : Status::ok();
-  while (posted_ < head + kFifoSlots && connection_->irecv(ring_.slot(posted_), ring_.slotBytes(), memory_))
+  while (posted_ < head + kLocalSlots && connection_->irecv(ring_.slot(posted_), ring_.slotBytes(), memory_))
     ++posted_;
   uint64_t done = done_;
   held_ = connection_->test(&done);

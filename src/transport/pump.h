@@ -4,8 +4,10 @@
 //   SendLane     executor --publish--> [ring] --isend--> NetConnection     a slot is released when sent
 //   ReceiveLane  executor <--release-- [ring] <--irecv-- NetConnection     a slot is published when filled
 //
-// All free (or full) slots are offered to the connection at once, so up to kFifoSlots messages are in flight.
-// A lane's ring exists before its connection: the executor may fill (or wait on) it meanwhile.
+// All free (or full) slots are offered to the connection at once. Each end has kLocalSlots of the kFifoSlots
+// that schedules count on; the network holds more. Fewer slots stay in the caches: with all of them at each
+// end the memory of a rank's rings was written round and round through main memory, at a cost of 3 to 4 % of
+// the bandwidth. A lane's ring exists before its connection: the executor may fill (or wait on) it meanwhile.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +20,10 @@
 
 namespace tutti {
 
-/// A ring in memory of this process. Pages exist once touched.
+constexpr uint32_t kLocalSlots = kFifoSlots / 2;
+static_assert((kLocalSlots & (kLocalSlots - 1)) == 0 && 2 * kLocalSlots >= kFifoSlots);
+
+/// A ring of kLocalSlots slots in memory of this process. Pages exist once touched.
 class LocalRing {
  public:
   static Result<LocalRing> make(size_t slotBytes);
@@ -28,7 +33,7 @@ class LocalRing {
 
   FifoControl* control() const { return reinterpret_cast<FifoControl*>(base_); }
   std::byte* slots() const { return base_ + sizeof(FifoControl); }
-  std::byte* slot(uint64_t number) const { return slots() + number % kFifoSlots * slotBytes_; }
+  std::byte* slot(uint64_t number) const { return slots() + number % kLocalSlots * slotBytes_; }
   size_t slotBytes() const { return slotBytes_; }
 
  private:

@@ -262,6 +262,25 @@ TEST(Handshake, RunningOutOfDescriptorsPausesAcceptingOnly) {
   EXPECT_TRUE(server.dial(server.secret).isOk());
 }
 
+TEST(Handshake, WhereNoDescriptorIsLeftConnectionsAreRefusedWithTheReason) {
+  Server server;
+  const UniqueFd client(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  rlimit before{};
+  ::getrlimit(RLIMIT_NOFILE, &before);
+  rlimit low = before;
+  {
+    const UniqueFd next(::dup(0));
+    low.rlim_cur = static_cast<rlim_t>(next.get());
+  }
+  ::setrlimit(RLIMIT_NOFILE, &low);
+  EXPECT_EQ(::connect(client.get(), server.address().data(), server.address().length()), 0);
+  const Frame answer = challengeFor(client, HelloMessage{}.encode());
+  ::setrlimit(RLIMIT_NOFILE, &before);
+  EXPECT_EQ(answer.type, kRejectFrame);
+  EXPECT_THAT(answer.body, HasSubstr("takes no more connections"));
+  EXPECT_TRUE(server.dial(server.secret).isOk());
+}
+
 TEST(Handshake, ClosingTheListenerLeavesNothing) {
   const size_t descriptors = entriesOf("/proc/self/fd");
   {

@@ -113,14 +113,14 @@ TEST(SocketEndpoint, DeliversWhatWasPublishedBeforeItIsDestroyed) {
   auto hub = std::make_shared<LocalOobHub>(2);
   std::vector<PeerInfo> peers{{0, "a", "a", 1, 1, 0}, {1, "b", "b", 1, 1, 1}};
   EndpointOptions options;
-  options.slotBytes = 1 << 20;  // 8 MiB in flight do not fit into the kernel's buffers
+  options.slotBytes = 2 << 20;  // 8 MiB in flight do not fit into the kernel's buffers
   auto sending = std::thread([&] {
     LocalOob oob(hub, 0);
     auto faults = std::make_shared<FaultState>();
     auto endpoint = Endpoint::create(peers, 0, options, oob, faults, soon());
     ASSERT_TRUE(endpoint.isOk());
     FifoSender* out = *(*endpoint)->sender(1, 0, 0);
-    for (int i = 0; i < 8; ++i) {
+    for (int i = 0; i < 4; ++i) {
       std::memset(out->tryAcquire(), i, options.slotBytes);
       out->publish(static_cast<uint32_t>(options.slotBytes));
     }
@@ -133,7 +133,7 @@ TEST(SocketEndpoint, DeliversWhatWasPublishedBeforeItIsDestroyed) {
   ASSERT_TRUE(endpoint.isOk());
   std::this_thread::sleep_for(milliseconds(50));
   FifoReceiver* in = *(*endpoint)->receiver(0, 0, 0);
-  for (int i = 0; i < 8; ++i) {
+  for (int i = 0; i < 4; ++i) {
     uint32_t bytes = 0;
     const std::byte* slot = nullptr;
     waitUntil(**endpoint, [&] { return (slot = in->tryPeek(&bytes)) != nullptr; });
