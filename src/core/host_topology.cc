@@ -41,7 +41,14 @@ std::string topologyFile() {
 Result<SystemDescription> describe(const std::string& file, const Detection& found) {
   SystemDescription system;
   if (!file.empty()) {
-    TUTTI_ASSIGN(system, readSystemXml(file).withContext("NCCL_TOPO_FILE"));
+    auto read = readSystemXml(file);
+    if (read.isOk()) {
+      system = std::move(*read);
+    } else if (!params().topoFile().empty()) {
+      return read.status().withContext("NCCL_TOPO_FILE");
+    } else {  // nobody chose it
+      logWarn("{}; the topology is detected without it", read.status().message());
+    }
   }
   fillIn(found.system, &system);
   // Where nobody says which CPUs there are, there are those that this process may use.

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <sched.h>
 #include <sys/mount.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <fstream>
@@ -73,6 +74,35 @@ INSTANTIATE_TEST_SUITE_P(Kinds, MaskedMachine,
                                                 },
                                                 true}),
                          [](const auto& each) { return std::string(each.param.name); });
+
+/// In a mount namespace of its own from now on: the file with which virtual machines describe their host.
+void describeHost(const char* text) {
+  if (::unshare(CLONE_NEWNS) != 0 || ::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 ||
+      ::mount("tmpfs", "/var/run", "tmpfs", 0, "size=64k") != 0 ||
+      ::mkdir("/var/run/nvidia-topologyd", 0755) != 0)
+    _exit(97);
+  std::ofstream("/var/run/nvidia-topologyd/virtualTopology.xml") << text;
+}
+
+std::string logWithHostFile(const char* text) {
+  const Log log;
+  RankProcesses ranks(
+      1, Path::sharedMemory,
+      [](Rank& self, const ChildSide& parent) { return checkAndDestroy(self, parent, 1000); },
+      [text](int) { describeHost(text); });
+  ranks.expectSuccess(kRankLimit);
+  return log.text();
+}
+
+TEST(VirtualMachine, MayDescribeItsHostInAFileWhichIsNoReasonToFail) {
+  if (!test::mayMakeNamespaces(CLONE_NEWNS)) GTEST_SKIP() << "may not make namespaces";
+  EXPECT_THAT(
+      logWithHostFile("<system version='1'><cpu numaid='0'/><cpu numaid='1' affinity='2'/></system>"),
+      HasSubstr("topology of this host (/var/run/nvidia-topologyd/virtualTopology.xml): 2 NUMA node(s)"));
+  EXPECT_THAT(logWithHostFile("<system"),
+              AllOf(HasSubstr("NCCL WARN /var/run/nvidia-topologyd/virtualTopology.xml:1: not XML"),
+                    HasSubstr("; the topology is detected without it")));
+}
 
 }  // namespace
 }  // namespace tutti::system_test
