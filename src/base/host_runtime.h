@@ -89,6 +89,10 @@ typedef struct tuttiHostRuntime_v1 {
   /// far, before everything captured on them later. EINVAL when they are not all in the same capture, EPERM
   /// when that was invalidated. Takes `work` over only when it succeeds.
   int (*streamCaptureAdd)(void* const* streams, size_t count, tuttiGraphWork work);
+
+  /// Which of the machine's `slots` a device is: CUDA_VISIBLE_DEVICES numbers devices anew in every process,
+  /// slots are the same in all of them.
+  int (*deviceSlot)(int device, int* slot, int* slots);
 } tuttiHostRuntime_v1;
 
 /// Name of the symbol: const tuttiHostRuntime_v1* tuttiHostRuntime_v1_get(void).

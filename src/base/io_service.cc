@@ -9,12 +9,14 @@
 #include <cerrno>
 #include <csignal>
 #include <deque>
+#include <iterator>
 #include <map>
 #include <system_error>
 #include <thread>
 #include <unordered_map>
 #include <vector>
 
+#include "base/affinity.h"
 #include "base/event.h"
 #include "base/log.h"
 #include "base/params.h"
@@ -236,7 +238,22 @@ Result<std::shared_ptr<IoService::Loop>> IoService::current() {
   ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
   if (!status.isOk()) return status;
   loop_ = loop;
+  placeThread();
   return loop;
+}
+
+/// Best effort: the thread works anywhere. mutex_ is held.
+void IoService::placeThread() {
+  if (loop_ && !cpus_.empty()) setThreadCpus(loop_->thread.native_handle(), cpus_).ignore();
+}
+
+void IoService::runOn(const std::vector<int32_t>& cpus) {
+  const std::lock_guard lock(mutex_);
+  std::vector<int32_t> all;
+  std::ranges::set_union(cpus_, cpus, std::back_inserter(all));
+  if (all == cpus_) return;
+  cpus_ = std::move(all);
+  placeThread();
 }
 
 Result<IoService::Id> IoService::add(int fd, uint32_t events, std::function<void(uint32_t)> handler) {

@@ -12,6 +12,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <vector>
 
 #include "base/status.h"
 
@@ -41,6 +42,10 @@ class IoService {
   /// descriptors after fork, see instance(). Must stay open until remove(). Counts as a handler.
   Result<Id> guardOverFork(int fd);
 
+  /// Lets the thread run on these CPUs, and on those of earlier calls: it serves ranks on several NUMA nodes.
+  /// Without a call it runs where the thread runs that needs it first.
+  void runOn(const std::vector<int32_t>& cpus);
+
   bool onServiceThread() const;
   /// Handlers, timers and posted functions that exist now: 0 means that there is no thread.
   size_t registered() const;
@@ -55,6 +60,7 @@ class IoService {
   struct Loop;
   IoService();
   Result<std::shared_ptr<Loop>> current();
+  void placeThread();
   void drop(std::unique_lock<std::mutex>& lock, const std::shared_ptr<Loop>& loop);
   static void beforeFork();
   static void afterForkInParent();
@@ -63,6 +69,7 @@ class IoService {
   mutable std::mutex mutex_;
   std::shared_ptr<Loop> loop_;
   Id nextId_ = 1;
+  std::vector<int32_t> cpus_;  // empty: nobody said
 };
 
 inline IoService& ioService() { return IoService::instance(); }

@@ -13,6 +13,7 @@
 #include <string>
 
 #include "base/identity.h"
+#include "base/output_file.h"
 #include "base/params.h"
 #include "base/status.h"
 #include "base/unique_fd.h"
@@ -124,31 +125,6 @@ std::string timestamp(const std::string& format) {
   return std::string(text, size);
 }
 
-/// Writes without ever raising SIGPIPE, though the descriptor (standard output) need not be a socket.
-void writeAll(int fd, const std::string& text) {
-  sigset_t pipe, before, pending;
-  sigemptyset(&pipe);
-  sigaddset(&pipe, SIGPIPE);
-  sigpending(&pending);
-  const bool wasPending = sigismember(&pending, SIGPIPE) == 1;
-  pthread_sigmask(SIG_BLOCK, &pipe, &before);
-  size_t done = 0;
-  while (done < text.size()) {
-    const ssize_t wrote = ::write(fd, text.data() + done, text.size() - done);
-    if (wrote > 0) {
-      done += static_cast<size_t>(wrote);
-    } else if (wrote < 0 && errno == EPIPE) {
-      const timespec zero{};
-      if (!wasPending)
-        while (::sigtimedwait(&pipe, nullptr, &zero) < 0 && errno == EINTR) continue;
-      break;
-    } else if (wrote == 0 || errno != EINTR) {
-      break;  // a full disk or a non-blocking pipe: a log line is not worth waiting for
-    }
-  }
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
-}
-
 void writeLine(LogLevel level, std::string_view text) {
   Sink& out = sink();
   const std::lock_guard lock(out.mutex);
@@ -161,7 +137,8 @@ void writeLine(LogLevel level, std::string_view text) {
     line += fmt::format("{}:{}:{} [{}] NCCL {} {}\n", out.host, ::getpid(), ::syscall(SYS_gettid), logDevice,
                         name, text);
   }
-  writeAll(out.file ? out.file.get() : STDOUT_FILENO, line);
+  // A full disk or a non-blocking pipe: a log line is not worth waiting for.
+  (void)writeWithoutSignal(out.file ? out.file.get() : STDOUT_FILENO, line);
 }
 
 /// Reads the configuration if that has not happened yet.

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <charconv>
 #include <cstdlib>
@@ -236,6 +237,21 @@ std::string EnumParam::parse(std::string_view text) {
   if (found == words_.end()) return fmt::format("not one of {}", joinWords(words_));
   value_.store(static_cast<int>(found - words_.begin()), std::memory_order_relaxed);
   return {};
+}
+
+PathLevelParam::PathLevelParam(ParamRegistry& registry, const char* name, const char* help)
+    : EnumParam(registry, name, 0,
+                {"AUTO", "LOC", "NVL", "NVB", "C2C", "PIX", "PXB", "P2C", "PXN", "PHB", "SYS"}, help) {}
+
+std::string PathLevelParam::parse(std::string_view text) {
+  const std::string_view digits = trim(text);
+  uint32_t number = 0;
+  const auto [end, code] = std::from_chars(digits.data(), digits.data() + digits.size(), number);
+  if (end != digits.data() + digits.size() || code == std::errc::invalid_argument)
+    return EnumParam::parse(text);
+  constexpr std::array kOld = {"LOC", "PIX", "PXB", "PHB", "SYS"};
+  const bool isBeyond = code != std::errc() || number >= kOld.size();
+  return EnumParam::parse(isBeyond ? kOld.back() : kOld[number]);
 }
 
 std::map<std::string, Params::FileValue> Params::parseFile(std::string_view text, std::string_view path,

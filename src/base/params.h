@@ -160,13 +160,29 @@ class EnumParam : public ParamBase {
   int operator()() const { return value_.load(std::memory_order_relaxed); }
   std::string valueText() const override { return words_[static_cast<size_t>((*this)())]; }
 
- private:
+ protected:
   std::string parse(std::string_view text) override;
   void setStandard() override { value_.store(standardValue_, std::memory_order_relaxed); }
 
+ private:
   std::vector<std::string> words_;
   int standardValue_;
   std::atomic<int> value_;
+};
+
+/// How far apart two devices may be, by the kind of path between them: a name in any case, from LOC (the same
+/// device) to SYS (between NUMA nodes), or one of the old numbers (0 LOC, 1 PIX, 2 PXB, 3 PHB, 4 and above
+/// SYS). topology/paths.h says what the names mean.
+class PathLevelParam : public EnumParam {
+ public:
+  PathLevelParam(ParamRegistry& registry, const char* name, const char* help);
+  /// The library decides.
+  bool isAuto() const { return (*this)() == 0; }
+  /// LOC 0, NVL 1, ... SYS 9: tutti::PathType. Only when it is not automatic.
+  int level() const { return (*this)() - 1; }
+
+ private:
+  std::string parse(std::string_view text) override;
 };
 
 /// All variables. A member that says "automatic" by its default uses -1 for it.
@@ -254,6 +270,9 @@ class Params : public ParamRegistry {
   BoolParam shmDisable{*this, "NCCL_SHM_DISABLE", false, "1: no shared memory between processes."};
   BoolParam p2pDisable{*this, "NCCL_P2P_DISABLE", false,
                        "1: no direct access to peers' buffers (also inside a process)."};
+  PathLevelParam p2pLevel{*this, "NCCL_P2P_LEVEL",
+                          "Longest path between two devices that access each other's memory directly; LOC "
+                          "is NCCL_P2P_DISABLE=1. Numbers: 0 LOC, 1 PIX, 2 PXB, 3 PHB, 4 SYS."};
   IntParam spinMicros{*this,
                       "TUTTI_SPIN_US",
                       50,
@@ -265,6 +284,23 @@ class Params : public ParamRegistry {
       *this, "TUTTI_SIMD_TARGET", "",
       "Instruction set of reductions: scalar, sse4, avx2, avx512 or neon; the CPU's best when "
       "empty. Results do not depend on it."};
+
+  // Topology.
+  StringParam topoFile{*this, "NCCL_TOPO_FILE", "",
+                       "Topology file that describes this host; what it leaves open is detected. "
+                       "/var/run/nvidia-topologyd/virtualTopology.xml, where that exists, when empty."};
+  StringParam topoDumpFile{*this, "NCCL_TOPO_DUMP_FILE", "",
+                           "File that the topology of the host of rank NCCL_TOPO_DUMP_FILE_RANK is written "
+                           "to."};
+  IntParam topoDumpFileRank{*this,   "NCCL_TOPO_DUMP_FILE_RANK",
+                            0,       0,
+                            1 << 30, "Rank that writes NCCL_TOPO_DUMP_FILE (and NCCL_GRAPH_DUMP_FILE)."};
+  BoolParam ignoreCpuAffinity{*this, "NCCL_IGNORE_CPU_AFFINITY", false,
+                              "1: the library's threads may run on all CPUs of the device's NUMA node, also "
+                              "those that the calling thread may not use."};
+  PathLevelParam netGdrLevel{*this, "NCCL_NET_GDR_LEVEL",
+                             "Longest path between a GPU and a network card that accesses its memory. "
+                             "Numbers as for NCCL_P2P_LEVEL. No effect yet: there is no GPU memory."};
 
   // Communicators and the rest.
   EnumParam checkMode{

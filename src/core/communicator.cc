@@ -7,7 +7,9 @@
 #include <set>
 #include <thread>
 
+#include "base/affinity.h"
 #include "base/hmac.h"
+#include "base/io_service.h"
 #include "base/log.h"
 #include "base/params.h"
 #include "core/call_check.h"
@@ -103,10 +105,14 @@ Status Communicator::connectTo(Deadline deadline) {
   };
   TUTTI_ASSIGN(control_, Control::join(request, deadline));
   session_ = control_->session();
+  // After join(): an error here reaches the peers, who would otherwise wait for this rank.
+  TUTTI_TRY(findTopology());
+  const AffinityScope scope(binding_.cpus);
   TUTTI_TRY(exchangePeers(deadline));
   std::set<std::string> hosts;
   for (const PeerInfo& peer : peers_) hosts.insert(peer.hostId);
   EndpointOptions options = endpointOptions(setup_.ranks, static_cast<int>(hosts.size()), control_->secret());
+  options.memoryNode = binding_.memoryNode;
   // CTAs are channels here. The environment, where it says something, goes before the program.
   if (setup_.minChannels > 0 && !params().minNchannels.isSet())
     options.channels = std::max(options.channels, std::min(setup_.minChannels, kMostChannels));
@@ -158,6 +164,19 @@ void Communicator::startMonitor() {
   subject.busy = [this] { return tasks_->busy(); };
   subject.fail = [this](const Status& error) { fail(error); };
   monitor_->start(std::move(subject));
+}
+
+Status Communicator::findTopology() {
+  TUTTI_ASSIGN(topology_, hostTopology());
+  place_ = devicePlace(*topology_, setup_.device);
+  binding_ = bindingOf(*topology_, place_);
+  logInfo(Subsystem::init, "rank {}: device {} is at {}", setup_.rank, setup_.device, place_.text());
+  if (topology_->severalNodes && binding_.cpus.empty())
+    logInfo(Subsystem::init, "rank {}: its thread may not use the CPUs of NUMA node {}: nothing is bound",
+            setup_.rank, place_.numaNode);
+  if (!binding_.cpus.empty()) ioService().runOn(binding_.cpus);
+  dumpTopology(setup_.rank);
+  return Status::ok();
 }
 
 Status Communicator::exchangePeers(Deadline deadline) {

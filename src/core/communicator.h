@@ -15,6 +15,7 @@
 #include "base/status.h"
 #include "bootstrap/control.h"
 #include "core/capture.h"
+#include "core/host_topology.h"
 #include "core/monitor.h"
 #include "core/one_sided.h"
 #include "core/planner.h"
@@ -87,6 +88,8 @@ class Communicator {
   uint64_t session() const { return session_; }
   const std::shared_ptr<CaptureLink>& captureLink() const { return captureLink_; }
   const FaultState& faults() const { return *faults_; }
+  /// Of this rank's host. After connect().
+  const HostTopology& topology() const { return *topology_; }
 
   /// Numbers that all ranks count alike.
   uint64_t nextNegotiation() { return ++negotiations_; }
@@ -130,6 +133,7 @@ class Communicator {
  private:
   Status connectTo(Deadline deadline);
   void startMonitor();
+  Status findTopology();
   Status exchangePeers(Deadline deadline);
   /// Tells the peers of a failure, when it is news, and says goodbye.
   void endControl();
@@ -141,6 +145,9 @@ class Communicator {
   std::shared_ptr<FaultState> faults_;
   std::unique_ptr<Control> control_;
   std::vector<PeerInfo> peers_;
+  std::shared_ptr<const HostTopology> topology_;
+  DevicePlace place_;
+  RankBinding binding_;
   std::unique_ptr<Endpoint> endpoint_;
   std::unique_ptr<ReductionOps> operators_;
   std::unique_ptr<Planner> planner_;

@@ -46,6 +46,7 @@ std::map<std::string, std::string> agreedSettings() {
       {"NCCL_SHM_DISABLE", params().shmDisable.valueText()},
       {"TUTTI_CHECK", callsAreChecked() ? "1" : "0"},
       {"NCCL_P2P_DISABLE", params().p2pDisable.valueText()},
+      {"NCCL_P2P_LEVEL", params().p2pLevel.valueText()},
   };
 }
 

@@ -20,7 +20,7 @@ bool parseNumber(std::string_view text, int* value) {
   return error == std::errc() && end == text.data() + text.size();
 }
 
-int configuredSlots() {
+int readConfiguredSlots() {
   const char* text = std::getenv("TUTTI_HOST_DEVICES");
   if (!text || !*text) return 8;
   int count = 0;
@@ -88,6 +88,11 @@ const std::vector<std::unique_ptr<Device>>& devices() {
     return list;
   }();
   return *all;
+}
+
+int configuredSlots() {
+  static const int count = readConfiguredSlots();
+  return count;
 }
 
 int currentDevice() { return threadDevice; }

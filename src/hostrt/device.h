@@ -42,6 +42,8 @@ struct Device {
 /// setting is not a number (a warning says so) or 0.
 const std::vector<std::unique_ptr<Device>>& devices();
 
+/// How many slots the machine has: TUTTI_HOST_DEVICES.
+int configuredSlots();
 /// The calling thread's current device, by number; 0 at first.
 int currentDevice();
 void setCurrentDevice(int device);

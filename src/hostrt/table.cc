@@ -1,4 +1,5 @@
 // tuttiHostRuntime_v1: what libnccl.so.2 asks of the runtime (base/host_runtime.h).
+#include <algorithm>
 #include <cerrno>
 #include <new>
 #include <vector>
@@ -51,6 +52,16 @@ int chooseCurrentDevice(int device) {
   return guarded([&] {
     if (!findDevice(device)) return ENODEV;
     setCurrentDevice(device);
+    return 0;
+  });
+}
+
+int deviceSlot(int device, int* slot, int* slots) {
+  return guarded([&] {
+    const Device* found = findDevice(device);
+    if (!found) return ENODEV;
+    *slot = found->slot;
+    *slots = std::max(configuredSlots(), found->slot + 1);
     return 0;
   });
 }
@@ -170,6 +181,7 @@ constexpr tuttiHostRuntime_v1 kTable = {
     streamSynchronize,
     streamCapture,
     streamCaptureAdd,
+    deviceSlot,
 };
 
 }  // namespace

@@ -11,6 +11,7 @@
 
 #include "base/log.h"
 #include "topology/cpu_mask.h"
+#include "topology/merge.h"
 #include "topology/sysfs.h"
 
 namespace tutti {
@@ -46,11 +47,13 @@ class Detector {
   Detection detect() {
     detectCpus();
     detectProcessor();
+    result_.cpus = readCpuLayout(sysfs_);
     detectNets();
     detectPci();
     for (auto& [cpu, path] : virtualNics_) result_.system.cpus[cpu].nics.push_back(nicOf(path));
     return std::move(result_);
   }
+  bool numaAssumed() const { return numaAssumed_; }
 
  private:
   /// A PCI device on the way to the tree: children are added in any order.
@@ -77,6 +80,7 @@ class Detector {
     }
     std::ranges::sort(result_.system.cpus, {}, &CpuDescription::numaId);
     if (!result_.system.cpus.empty()) return;
+    numaAssumed_ = true;
     assume(fmt::format("{} shows no NUMA node: one is assumed", kNodeFolder));
     CpuDescription& cpu = result_.system.cpus.emplace_back();
     cpu.numaId = 0;
@@ -197,9 +201,11 @@ class Detector {
     return 0;
   }
 
-  bool isWanted(const std::string& path, BusId busId) {
+  bool isWanted(const std::string& path, BusId busId) const {
     if (netsOf_.contains(busId)) return true;
-    const PciKind kind = describe(busId, path).kind();
+    // Only what decides: hosts have hundreds of devices.
+    const PciKind kind = pciKind(static_cast<int32_t>(sysfs_.number(path + "/class").value_or(-1)),
+                                 static_cast<int32_t>(sysfs_.number(path + "/vendor").value_or(-1)));
     // A virtual function that nobody has brought up is no card.
     return kind == PciKind::gpu || (kind == PciKind::nic && !sysfs_.exists(path + "/physfn"));
   }
@@ -297,12 +303,104 @@ class Detector {
   std::map<BusId, std::vector<std::string>> netsOf_;  // paths below /sys/class
   std::vector<std::pair<size_t, std::string>> virtualNics_;
   int32_t nextNet_ = 0;
+  bool numaAssumed_ = false;
+};
+
+/// Asks the libraries that have something to say.
+class LibraryAsker {
+ public:
+  LibraryAsker(const Sysfs& sysfs, const MachineLibraries& libraries, Detection* found)
+      : sysfs_(sysfs), libraries_(libraries), found_(*found) {}
+
+  void ask(bool numaAssumed) {
+    if (libraries_.hwloc && (numaAssumed || found_.cpus.groups.empty())) askHwloc(numaAssumed);
+    if ((libraries_.nvml || libraries_.cuda) && mayHaveGpu()) askGpus();
+    if (libraries_.verbs && mayHaveRdma()) askVerbs();
+  }
+
+ private:
+  void assume(std::string text) { found_.assumptions.push_back(std::move(text)); }
+
+  static bool hasGpu(const std::vector<PciDescription>& devices) {
+    return std::ranges::any_of(devices, [](const PciDescription& pci) {
+      return (pci.kind() == PciKind::gpu && pci.vendor == kPciVendorNvidia) || hasGpu(pci.children);
+    });
+  }
+  bool mayHaveGpu() const {
+    return std::ranges::any_of(found_.system.cpus, [](const auto& cpu) { return hasGpu(cpu.pci); }) ||
+           sysfs_.exists("/dev/nvidiactl");
+  }
+  bool mayHaveRdma() const { return sysfs_.names(kIbFolder) || sysfs_.exists("/dev/infiniband"); }
+
+  void askHwloc(bool numaAssumed) {
+    const auto api = libraries_.hwloc();
+    const auto facts = api.isOk() ? readHwloc(*api) : Result<HwlocFacts>(api.status());
+    if (facts.isOk()) {
+      mergeHwloc(*facts, numaAssumed, &found_.system, &found_.cpus);
+    } else {
+      assume(fmt::format("cores and caches are not known: /sys does not show them, and {}",
+                         facts.status().message()));
+    }
+  }
+
+  void askGpus() {
+    std::string missing = "not asked";
+    if (libraries_.nvml) {
+      const auto nvml = libraries_.nvml();
+      if (nvml.isOk()) {
+        found_.gpus = readNvml(*nvml, &found_.assumptions);
+      } else {
+        missing = nvml.status().message();
+      }
+    }
+    if (found_.gpus.empty())
+      assume(fmt::format("NVLinks of the GPUs are not known, as NVML does not tell them ({})", missing));
+    mergeGpus(found_.gpus, &found_.system, &found_.assumptions);
+    if (!libraries_.cuda) return;
+    // A second source: nothing is said where it is missing.
+    const auto cuda = libraries_.cuda();
+    if (cuda.isOk())
+      mergeGpus(readCudaDriver(*cuda, &found_.assumptions), &found_.system, &found_.assumptions);
+  }
+
+  void askVerbs() {
+    const auto verbs = libraries_.verbs();
+    if (!verbs.isOk()) {
+      assume(fmt::format("RDMA ports are as /sys shows them: {}", verbs.status().message()));
+      return;
+    }
+    found_.ports = readVerbs(*verbs, &found_.assumptions);
+    mergePorts(found_.ports, &found_.system, &found_.assumptions);
+  }
+
+  const Sysfs sysfs_;
+  const MachineLibraries& libraries_;
+  Detection& found_;
 };
 
 }  // namespace
 
-Detection detectSystem(const std::string& root) {
-  Detection found = Detector(root).detect();
+MachineLibraries MachineLibraries::forLibrary() {
+  MachineLibraries libraries;
+  libraries.verbs = [] { return openVerbs(); };
+  libraries.nvml = [] { return openNvml(); };
+  libraries.cuda = [] { return openCudaDriver(DynamicLibrary::If::loaded); };
+  return libraries;
+}
+
+MachineLibraries MachineLibraries::forProgram() {
+  MachineLibraries libraries = forLibrary();
+  libraries.hwloc = [] { return openHwloc(); };
+  libraries.cuda = [] { return openCudaDriver(DynamicLibrary::If::present); };
+  return libraries;
+}
+
+Detection detectSystem(const std::string& root) { return detectSystem(root, MachineLibraries()); }
+
+Detection detectSystem(const std::string& root, const MachineLibraries& libraries) {
+  Detector detector(root);
+  Detection found = detector.detect();
+  LibraryAsker(Sysfs(root), libraries, &found).ask(detector.numaAssumed());
   if (!found.assumptions.empty())
     logInfo(Subsystem::init, "Topology: {}", joinTexts(found.assumptions, "; "));
   return found;

@@ -22,8 +22,6 @@ class GraphBuilder {
 
  private:
   static constexpr int32_t kAssumedNetSpeed = 10000;  // Mb/s
-  static constexpr int32_t kNvlinkToCpuClass = 0x068001;
-  static constexpr int32_t kNvswitchClass = 0x068000;
 
   Result<NodeId> add(NodeType type, NodeId parent) {
     if (graph_.nodes_.size() == kMaxGraphNodes)
@@ -176,9 +174,10 @@ class GraphBuilder {
       const float bandwidth = static_cast<float>(count) * nvlinkBandwidth(node(id).sm);
       if (const auto peer = gpuOf_.find({host, link.target}); peer != gpuOf_.end()) {
         connectOneWay(id, peer->second, LinkType::nvlink, bandwidth, count);  // the peer tells of its own
-      } else if (link.targetClass == kNvlinkToCpuClass) {
+      } else if (link.targetClass == kPciClassNvlinkToCpu) {
         connect(id, graph_.cpuOf(id), LinkType::nvlink, bandwidth, count);
-      } else if (link.targetClass == kNvswitchClass) {
+      } else if (link.targetClass == kPciClassNvswitch ||
+                 (link.target == kHiddenBusId && !link.targetClass)) {
         // The switches of a host count as one: traffic is spread over all of them.
         TUTTI_ASSIGN(const NodeId nvswitch, nvswitchOf(host));
         connect(id, nvswitch, LinkType::nvlink, bandwidth, count);

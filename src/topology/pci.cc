@@ -9,7 +9,7 @@
 namespace tutti {
 namespace {
 
-constexpr int32_t kVendorNvidia = 0x10de;
+constexpr const char* kHiddenText = "fffffff:ffff:ff";
 constexpr int32_t kVendorAmd = 0x1002;
 
 /// Takes hexadecimal digits from the front of `text`, at least one and at most `digits`.
@@ -31,10 +31,12 @@ bool takeChar(std::string_view& text, char expected) {
 }  // namespace
 
 std::string BusId::text() const {
+  if (*this == kHiddenBusId) return kHiddenText;
   return fmt::format("{:04x}:{:02x}:{:02x}.{:x}", domain, bus, device, function);
 }
 
 std::optional<BusId> parseBusId(std::string_view text) {
+  if (text == kHiddenText) return kHiddenBusId;
   std::optional<uint32_t> domain = 0;
   if (text.find(':') != text.rfind(':')) {
     domain = takeHex(text, 8);
@@ -55,9 +57,9 @@ PciKind pciKind(int32_t classCode, int32_t vendor) {
   const int32_t base = classCode >> 16, sub = classCode >> 8 & 0xff;
   if (base == 0x02) return PciKind::nic;
   if (base == 0x03)
-    return sub == 0x02 || vendor == kVendorNvidia || vendor == kVendorAmd ? PciKind::gpu : PciKind::other;
+    return sub == 0x02 || vendor == kPciVendorNvidia || vendor == kVendorAmd ? PciKind::gpu : PciKind::other;
   if (base == 0x06 && sub == 0x04) return PciKind::bridge;
-  if (classCode == 0x068000) return PciKind::nvswitch;
+  if (classCode == kPciClassNvswitch) return PciKind::nvswitch;
   return PciKind::other;
 }
 

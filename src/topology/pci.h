@@ -21,6 +21,15 @@ struct BusId {
   std::string text() const;
 };
 
+/// The far end of an NVLink whose PCI device is hidden from this virtual machine: "fffffff:ffff:ff" in NCCL's
+/// files, and in text() and parseBusId().
+constexpr BusId kHiddenBusId = {0xfffffff, 0xff, 0x1f, 7};
+
+constexpr int32_t kPciClassGpu = 0x030200;          // a 3D controller
+constexpr int32_t kPciClassNvswitch = 0x068000;     // of the target of an NVLink
+constexpr int32_t kPciClassNvlinkToCpu = 0x068001;  // as above
+constexpr int32_t kPciVendorNvidia = 0x10de;
+
 /// "0000:0f:00.0", "00000000:0F:00.0" (NVML's form) or "0f:00.0", in any case; nothing for other text.
 std::optional<BusId> parseBusId(std::string_view text);
 

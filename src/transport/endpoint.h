@@ -36,6 +36,7 @@ struct EndpointOptions {
   int channels = 1;
   size_t slotBytes = 128 * 1024;  // of every FIFO slot
   size_t scratchBytes = 0;        // of one half (parity) of a channel's scratch
+  int memoryNode = -1;            // NUMA node of this rank's memory; -1: as it comes
   uint64_t secret[2] = {0, 0};    // of the communicator; authenticates connections and memory requests
 };
 

@@ -83,6 +83,7 @@ class Joiner {
       TUTTI_TRY(fallBack(reports));
     HostGroup group;
     group.ranks = members();
+    placeMemory(group.ranks);
     group.segment = std::move(segment_);
     group.needsMessages = group.ranks.size() != peers_.size();
     group.directBuffers = !p2pDisabled_;
@@ -95,6 +96,13 @@ class Joiner {
   }
 
  private:
+  /// Of this rank's part of the segment, which nobody has touched yet: that is only done after the barrier at
+  /// the end of init.
+  void placeMemory(const std::vector<int>& ranks) {
+    if (options_.memoryNode < 0 || !segment_) return;
+    const auto local = std::find(ranks.begin(), ranks.end(), rank_) - ranks.begin();
+    segment_->placeRank(static_cast<int>(local), options_.memoryNode);
+  }
   const PeerInfo& peer(int rank) const { return peers_[static_cast<size_t>(rank)]; }
   /// Lowest rank of this rank's group.
   int lowest() const { return lowest_[static_cast<size_t>(rank_)]; }
@@ -134,7 +142,8 @@ class Joiner {
     Offer mine;
     TUTTI_TRY(randomBytes(&mine.key, sizeof(mine.key)));
     mine.shmDisabled = params().shmDisable();
-    mine.p2pDisabled = params().p2pDisable();
+    mine.p2pDisabled =
+        params().p2pDisable() || (!params().p2pLevel.isAuto() && params().p2pLevel.level() == 0);
     groupBy(hostName);
     if (!mine.shmDisabled && spansProcesses()) {
       // Trouble here is not fatal: the named segment and sockets are left.

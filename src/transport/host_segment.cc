@@ -6,6 +6,8 @@
 #include <map>
 #include <mutex>
 
+#include "base/affinity.h"
+
 namespace tutti {
 namespace {
 
@@ -123,6 +125,14 @@ Result<std::shared_ptr<HostSegment>> HostSegment::inFile(const HostSegmentLayout
   ::madvise(file.data(), file.size(), MADV_DONTDUMP);  // best effort, as above
   std::byte* base = file.data();
   return std::shared_ptr<HostSegment>(new HostSegment(layout, base, std::move(file)));
+}
+
+void HostSegment::placeRank(int rank, int node) {
+  const size_t scratchBegin = layout_.scratch(rank, 0);
+  preferNode(base_ + scratchBegin, layout_.scratchEnd(rank) - scratchBegin, node);
+  for (int channel = 0; channel < layout_.shape().channels; ++channel)
+    for (int port = 0; port < kEndpointPorts; ++port)
+      preferNode(base_ + layout_.slotsOf(rank, channel, port), layout_.slotsOfSender(), node);
 }
 
 HostSegment::~HostSegment() {

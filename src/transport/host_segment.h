@@ -51,6 +51,13 @@ class HostSegmentLayout {
   /// into the same few cache sets, and small messages, which live at slot starts, would evict each other.
   size_t slots(int src, int dst, int channel, int port) const;
   size_t scratch(int rank, int channel) const;
+  size_t scratchEnd(int rank) const { return scratch(rank, shape_.channels); }
+  /// Bytes of the slots of one sender in one channel and port, for all receivers: they are one piece.
+  size_t slotsOfSender() const { return static_cast<size_t>(shape_.ranks) * ringStride_; }
+  /// Where they begin.
+  size_t slotsOf(int src, int channel, int port) const {
+    return slots_ + ringIndex(src, 0, channel, port) * ringStride_;
+  }
 
  private:
   size_t ringIndex(int src, int dst, int channel, int port) const;
@@ -88,6 +95,10 @@ class HostSegment {
 
   /// The file that holds the segment (without memory when it is anonymous).
   MemoryFile& file() { return file_; }
+
+  /// Asks for memory of a NUMA node for what a rank (its local index) writes: its scratch, and the slots of
+  /// what it sends. As if it had touched them first, but before anybody can.
+  void placeRank(int rank, int node);
 
   ~HostSegment();
   HostSegment(const HostSegment&) = delete;

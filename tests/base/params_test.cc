@@ -118,6 +118,37 @@ TEST(Params, BooleansAndWords) {
   }
 }
 
+TEST(Params, PathLevelsAreNamesOrOldNumbers) {
+  const auto level = [](const std::string& text) {
+    const ScopedEnv env("NCCL_P2P_LEVEL", text);
+    return params().p2pLevel.isAuto() ? -1 : params().p2pLevel.level();
+  };
+  // LOC NVL NVB C2C PIX PXB P2C PXN PHB SYS
+  for (const auto& [text, expected] : {std::pair{"LOC", 0},
+                                       {"nvl", 1},
+                                       {"PIX", 4},
+                                       {"Phb", 8},
+                                       {"SYS", 9},
+                                       {"0", 0},
+                                       {"1", 4},
+                                       {"2", 5},
+                                       {"3", 8},
+                                       {"4", 9},
+                                       {"7", 9},
+                                       {"99999999999999999999", 9},
+                                       {"", -1},
+                                       {"AUTO", -1}})
+    EXPECT_EQ(level(text), expected) << text;
+  const size_t before = params().problems().size();
+  const ScopedEnv env("NCCL_P2P_LEVEL", "NEAR");
+  EXPECT_TRUE(params().p2pLevel.isAuto());
+  ASSERT_EQ(params().problems().size(), before + 1);
+  EXPECT_EQ(params().problems().back(),
+            "NCCL_P2P_LEVEL=NEAR (environment): not one of AUTO | LOC | NVL | NVB | C2C | PIX | PXB | P2C | "
+            "PXN | PHB | SYS; using the default AUTO");
+  for (const char* bad : {"-1", "1x", "4.0"}) EXPECT_EQ(level(bad), -1) << bad;
+}
+
 TEST(Params, TheEnvironmentWinsOverTheFileAndTheFileOverTheDefault) {
   const std::string path = temporaryPath("conf");
   std::ofstream(path) << "# a comment\nNCCL_BUFFSIZE = 8192\n\n NCCL_ALGO=Ring # "

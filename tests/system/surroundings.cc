@@ -113,6 +113,11 @@ void noDevShm() {
   mustWork(::mount("tmpfs", "/dev", "tmpfs", 0, "size=64k") == 0, "mount /dev");
 }
 
+void emptySys() {
+  ownMounts();
+  mustWork(::mount("tmpfs", "/sys", "tmpfs", 0, "size=64k") == 0, "mount /sys");
+}
+
 void enterMounts(pid_t process) {
   const int fd = ::open(("/proc/" + std::to_string(process) + "/ns/mnt").c_str(), O_RDONLY | O_CLOEXEC);
   // A sanitizer's own thread shares this process's folders, which no other mount namespace could have.

@@ -22,6 +22,8 @@ bool mayMakeNamespaces();
 void ownDevShm(const char* size);
 /// In a mount namespace of its own from now on: /dev is empty, so that there is no /dev/shm.
 void noDevShm();
+/// In a mount namespace of its own from now on: /sys is empty, as in some containers and sandboxes.
+void emptySys();
 /// Goes into the mount namespace of that process.
 void enterMounts(pid_t process);
 /// From now on this process can make no Unix sockets, so that no descriptors can be passed to it.

@@ -10,6 +10,7 @@
 
 #include "base/params.h"
 #include "topology/cpu_mask.h"
+#include "topology/machine.h"
 #include "topology/paths.h"
 #include "topology/sysfs.h"
 #include "topology/topology_files.h"
@@ -18,65 +19,10 @@ namespace tutti {
 namespace {
 
 namespace fs = std::filesystem;
+using test::Machine;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
-
-/// A /sys and /proc of a machine that does not exist. Removed at the end.
-class Machine {
- public:
-  Machine() : root_(testing::TempDir() + "tutti_machine_XXXXXX") {
-    EXPECT_NE(::mkdtemp(root_.data()), nullptr);
-    root_ = fs::canonical(root_);
-  }
-  ~Machine() { fs::remove_all(root_); }
-  Machine(const Machine&) = delete;
-  Machine& operator=(const Machine&) = delete;
-
-  const std::string& root() const { return root_; }
-  void file(const std::string& path, const std::string& text) {
-    fs::create_directories(fs::path(root_ + path).parent_path());
-    std::ofstream(root_ + path) << text << '\n';
-  }
-  /// Relative, as all links in /sys are.
-  void link(const std::string& path, const std::string& target) {
-    fs::create_directories(fs::path(root_ + path).parent_path());
-    fs::create_directories(root_ + target);
-    fs::create_directory_symlink(fs::relative(root_ + target, fs::path(root_ + path).parent_path()),
-                                 root_ + path);
-  }
-  void numa(int node, const std::string& mask) {
-    file("/sys/devices/system/node/node" + std::to_string(node) + "/cpumap", mask);
-  }
-  void intel() {
-    file("/proc/cpuinfo", "processor\t: 0\nvendor_id\t: GenuineIntel\ncpu family\t: 6\nmodel\t\t: 143\n");
-  }
-  /// `below`: path below /sys/devices, "pci0000:00/0000:00:01.0/0000:01:00.0".
-  void pci(const std::string& below, const std::map<std::string, std::string>& fields) {
-    const std::string path = "/sys/devices/" + below;
-    for (const auto& [name, value] : fields) file(path + "/" + name, value);
-    link("/sys/bus/pci/devices/" + below.substr(below.rfind('/') + 1), path);
-  }
-  void net(const std::string& name, const std::string& device, const std::string& speed) {
-    const std::string path = "/sys/devices/" + device + "/net/" + name;
-    if (!speed.empty()) file(path + "/speed", speed);
-    file(path + "/operstate", "up");
-    link(path + "/device", "/sys/devices/" + device);
-    link("/sys/class/net/" + name, path);
-  }
-  void ib(const std::string& name, const std::string& device, const std::string& rate,
-          const std::string& state) {
-    const std::string path = "/sys/devices/" + device + "/infiniband/" + name;
-    file(path + "/sys_image_guid", "0c42:a103:0012:3456");
-    file(path + "/ports/1/rate", rate);
-    file(path + "/ports/1/state", state);
-    link(path + "/device", "/sys/devices/" + device);
-    link("/sys/class/infiniband/" + name, path);
-  }
-
- private:
-  std::string root_;
-};
 
 /// What a bridge port, a GPU and a card have in /sys.
 std::map<std::string, std::string> fields(const char* classCode, const char* numa,

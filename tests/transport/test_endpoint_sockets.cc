@@ -530,6 +530,13 @@ TEST(Endpoints, HonourShmAndP2pDisable) {
     EXPECT_EQ(buffer.fileId, 0U);
     EXPECT_FALSE(endpoint.mapPeerBuffer(0, buffer, soon()).isOk());
   });
+  ::setenv("NCCL_P2P_LEVEL", "LOC", 1);  // as NCCL_P2P_DISABLE; other levels are not
+  with("0", "0",
+       [](Endpoint& endpoint, OobChannel&) { EXPECT_EQ(endpoint.describe(&endpoint, 8).address, 0U); });
+  ::setenv("NCCL_P2P_LEVEL", "NVL", 1);
+  with("0", "0",
+       [](Endpoint& endpoint, OobChannel&) { EXPECT_NE(endpoint.describe(&endpoint, 8).address, 0U); });
+  ::unsetenv("NCCL_P2P_LEVEL");
   with("1", "1", [](Endpoint& endpoint, OobChannel&) {
     EXPECT_EQ(endpoint.transportName((endpoint.rank() + 1) % 3), "NET/Socket");
     EXPECT_EQ(endpoint.localRanks(), std::vector<int>{endpoint.rank()});

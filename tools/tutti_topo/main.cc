@@ -1,6 +1,7 @@
 // tutti-topo: the hardware of this machine, or of a topology file, as Tutti understands it.
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <exception>
 #include <map>
@@ -12,7 +13,9 @@
 #include <vector>
 
 #include "base/log.h"
+#include "base/params.h"
 #include "topology/detect.h"
+#include "topology/device_place.h"
 #include "topology/explain.h"
 #include "topology/fill.h"
 #include "topology/graph_xml.h"
@@ -159,16 +162,30 @@ tutti::Result<std::string> planTexts(const Options& options, const tutti::Graph&
   return text;
 }
 
+/// Where the devices of the host runtime are, neighbours at the same place in one line.
+std::string hostDevicesText(const tutti::Detection& found) {
+  const auto devices = static_cast<int>(tutti::params().hostDevices());
+  std::string text = "\nHost devices (TUTTI_HOST_DEVICES), which ranks without a GPU use:\n";
+  for (int first = 0, end = 0; first < devices; first = end) {
+    const tutti::DevicePlace place = placeOfDevice(found.system, found.cpus, first, devices);
+    for (end = first + 1; end < devices && placeOfDevice(found.system, found.cpus, end, devices) == place;)
+      ++end;
+    text += first + 1 == end ? fmt::format("  {}: {}\n", first, place.text())
+                             : fmt::format("  {}-{}: {}\n", first, end - 1, place.text());
+  }
+  return devices == 0 ? "" : text;
+}
+
 tutti::Result<std::string> report(const Options& options) {
   tutti::SystemDescription system;
-  std::vector<std::string> assumptions;
+  tutti::Detection found;
   if (!options.file.empty()) {
     TUTTI_ASSIGN(system, tutti::readSystemXml(options.file));
   }
   if (options.file.empty() || options.fill) {
-    tutti::Detection found = tutti::detectSystem(options.root);
+    found = options.root == "/" ? tutti::detectSystem("/", tutti::MachineLibraries::forProgram())
+                                : tutti::detectSystem(options.root);
     tutti::fillIn(found.system, &system);
-    assumptions = std::move(found.assumptions);
   }
   if (options.xml) return systemXmlText(system);
   TUTTI_ASSIGN(const tutti::Graph graph, tutti::Graph::build(system));
@@ -179,6 +196,8 @@ tutti::Result<std::string> report(const Options& options) {
   std::string text = treeText(graph) + "\n" + matrixText(graph, tutti::Paths(graph, {.pxn = false}));
   TUTTI_ASSIGN(const std::string plans, planTexts(options, graph));
   text += plans;
+  if (graph.all(tutti::NodeType::gpu).empty() && options.file.empty()) text += hostDevicesText(found);
+  std::vector<std::string> assumptions = std::move(found.assumptions);
   assumptions.insert(assumptions.end(), graph.assumptions().begin(), graph.assumptions().end());
   if (!assumptions.empty()) text += "\nAssumed:\n";
   for (const std::string& one : assumptions) text += "  " + one + "\n";
@@ -210,6 +229,8 @@ int run(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  // What hwloc cannot see is said below, in the report.
+  ::setenv("HWLOC_HIDE_ERRORS", "2", 0);
   try {
     return run(argc, argv);
   } catch (const std::exception& error) {
