@@ -1,7 +1,10 @@
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 
+#include <atomic>
 #include <chrono>
 #include <cstring>
 #include <thread>
@@ -328,6 +331,61 @@ TEST(SocketEndpoint, WakesARankAsleepOnItsConnectionsForAMessageOfAnotherHost) {
 }
 TEST(SocketEndpoint, WakesARankAsleepOnItsConnectionsForAMessageOfItsOwnHost) {
   sendToARankAsleepOnItsConnections(0);
+}
+
+/// Puts a thread on one core, with a turn there only when no other thread wants it.
+void stepBack(std::thread& thread, int core) {
+  cpu_set_t cores;
+  CPU_ZERO(&cores);
+  CPU_SET(core, &cores);
+  EXPECT_EQ(::pthread_setaffinity_np(thread.native_handle(), sizeof cores, &cores), 0);
+  const sched_param none{};
+  EXPECT_EQ(::pthread_setschedparam(thread.native_handle(), SCHED_IDLE, &none), 0);
+}
+
+// The service thread's timer comes while a rank that was rung has not got its core back yet: it moves what
+// came and reads all events. Here the timer's part is played by a thread that keeps the rank off its core
+// meanwhile.
+TEST(SocketEndpoint, WakesARankAsleepOnItsConnectionsThoughOthersReadAllEventsBeforeItRuns) {
+  runThreadRanks(
+      2, smallOptions(),
+      [](Endpoint& endpoint, OobChannel& oob) {
+        everyoneToEveryone(endpoint, 3);  // connections are up
+        ASSERT_TRUE(oob.barrier(soon()).isOk());
+        if (endpoint.rank() != 0) return;
+        Doorbell* bell = endpoint.bell(0);
+        cpu_set_t before;
+        ASSERT_EQ(::pthread_getaffinity_np(::pthread_self(), sizeof before, &before), 0);
+        const int core = ::sched_getcpu();
+        cpu_set_t one;
+        CPU_ZERO(&one);
+        CPU_SET(core, &one);
+        ASSERT_EQ(::pthread_setaffinity_np(::pthread_self(), sizeof one, &one), 0);
+        for (int round = 0; round < 10 && !testing::Test::HasFailure(); ++round) {
+          std::atomic<bool> ready{false};
+          std::atomic<bool> slept{false};
+          milliseconds took{0};
+          std::thread rank([&] {
+            while (!ready) std::this_thread::yield();
+            const auto start = steady_clock::now();
+            slept = endpoint.sleepOnConnections(bell->prepare(), 3'000'000);
+            bell->finish();
+            took = std::chrono::duration_cast<milliseconds>(steady_clock::now() - start);
+          });
+          stepBack(rank, core);
+          endpoint.endSleep();
+          ready = true;
+          while (bell->inPoll == 0) std::this_thread::sleep_for(std::chrono::microseconds(50));
+          std::this_thread::sleep_for(milliseconds(1));
+          bell->ring();
+          endpoint.beginSleep();
+          rank.join();
+          EXPECT_TRUE(slept);
+          EXPECT_LT(took, milliseconds(2500)) << "the ring was lost";
+        }
+        EXPECT_EQ(::pthread_setaffinity_np(::pthread_self(), sizeof before, &before), 0);
+      },
+      eachOnItsOwnHost);
 }
 
 TEST(SocketEndpoint, DeliversToASleeperThatNeverMovesAnything) {
