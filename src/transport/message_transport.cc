@@ -348,21 +348,23 @@ void MessageTransport::parkLocked() {
 
 /// Service thread: epoll_ has something.
 void MessageTransport::onServiceThread() {
-  const Turn turn(*this);
-  if (!parked_.load(std::memory_order_acquire)) {
-    ioService().modify(watch_, 0);  // the running thread looks itself
-    return;
-  }
-  if (bell_->sleepers.load(std::memory_order_seq_cst) != 0) {
+  {
+    const Turn turn(*this);
+    if (!parked_.load(std::memory_order_acquire)) {
+      ioService().modify(watch_, 0);  // the running thread looks itself
+      return;
+    }
+    if (bell_->sleepers.load(std::memory_order_seq_cst) == 0) {
+      while (parked_.load(std::memory_order_relaxed) && pumpAll()) continue;
+      return;
+    }
     // The rank's thread waits for what came. It moves it better itself: what it copies is then in the caches
     // of the core that works on it. The timer moves the lanes if the sleeper is after something else.
     ioService().modify(watch_, 0);
     owesPark_ = true;
     startTick(kTick);
-    bell_->ring();
-    return;
   }
-  while (parked_.load(std::memory_order_relaxed) && pumpAll()) continue;
+  bell_->ring();  // without the lock: whoever wakes up wants it at once
 }
 
 /// Locked. No-op when the timer runs.

@@ -333,14 +333,11 @@ TEST(SocketEndpoint, WakesARankAsleepOnItsConnectionsForAMessageOfItsOwnHost) {
   sendToARankAsleepOnItsConnections(0);
 }
 
-/// Puts a thread on one core, with a turn there only when no other thread wants it.
-void stepBack(std::thread& thread, int core) {
+void bindTo(pthread_t thread, int core) {
   cpu_set_t cores;
   CPU_ZERO(&cores);
   CPU_SET(core, &cores);
-  EXPECT_EQ(::pthread_setaffinity_np(thread.native_handle(), sizeof cores, &cores), 0);
-  const sched_param none{};
-  EXPECT_EQ(::pthread_setschedparam(thread.native_handle(), SCHED_IDLE, &none), 0);
+  EXPECT_EQ(::pthread_setaffinity_np(thread, sizeof cores, &cores), 0);
 }
 
 // The service thread's timer comes while a rank that was rung has not got its core back yet: it moves what
@@ -357,31 +354,33 @@ TEST(SocketEndpoint, WakesARankAsleepOnItsConnectionsThoughOthersReadAllEventsBe
         cpu_set_t before;
         ASSERT_EQ(::pthread_getaffinity_np(::pthread_self(), sizeof before, &before), 0);
         const int core = ::sched_getcpu();
-        cpu_set_t one;
-        CPU_ZERO(&one);
-        CPU_SET(core, &one);
-        ASSERT_EQ(::pthread_setaffinity_np(::pthread_self(), sizeof one, &one), 0);
-        for (int round = 0; round < 10 && !testing::Test::HasFailure(); ++round) {
+        bindTo(::pthread_self(), core);
+        const sched_param none{};
+        for (int round = 0; round < 5 && !testing::Test::HasFailure(); ++round) {
           std::atomic<bool> ready{false};
           std::atomic<bool> slept{false};
           milliseconds took{0};
           std::thread rank([&] {
             while (!ready) std::this_thread::yield();
             const auto start = steady_clock::now();
-            slept = endpoint.sleepOnConnections(bell->prepare(), 3'000'000);
+            slept = endpoint.sleepOnConnections(bell->prepare(), 10'000'000);
             bell->finish();
             took = std::chrono::duration_cast<milliseconds>(steady_clock::now() - start);
           });
-          stepBack(rank, core);
+          bindTo(rank.native_handle(), core);
           endpoint.endSleep();
           ready = true;
           while (bell->inPoll == 0) std::this_thread::sleep_for(std::chrono::microseconds(50));
           std::this_thread::sleep_for(milliseconds(1));
+          // From here on the rank has a turn only when nobody else wants its core.
+          EXPECT_EQ(::pthread_setschedparam(rank.native_handle(), SCHED_IDLE, &none), 0);
           bell->ring();
           endpoint.beginSleep();
+          // Without privileges it cannot be taken back, and on a busy machine the test takes longer.
+          (void)::pthread_setschedparam(rank.native_handle(), SCHED_OTHER, &none);
           rank.join();
           EXPECT_TRUE(slept);
-          EXPECT_LT(took, milliseconds(2500)) << "the ring was lost";
+          EXPECT_LT(took, milliseconds(9000)) << "the ring was lost";
         }
         EXPECT_EQ(::pthread_setaffinity_np(::pthread_self(), sizeof before, &before), 0);
       },
