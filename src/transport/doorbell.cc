@@ -63,12 +63,16 @@ void Doorbell::sleep(uint32_t ticket, uint32_t limitMicros) {
   inFutex.fetch_sub(1, std::memory_order_relaxed);
 }
 
-void Doorbell::sleepPolling(uint32_t ticket, uint32_t limitMicros, int descriptor) {
+void Doorbell::sleepPolling(uint32_t ticket, uint32_t limitMicros, int ownLine, int descriptor) {
   const timespec limit = inMicros(limitMicros);
   inPoll.fetch_add(1, std::memory_order_seq_cst);
   if (sequence.load(std::memory_order_seq_cst) == ticket) {
-    pollfd watched{descriptor, POLLIN, 0};
-    ::ppoll(&watched, 1, &limit, nullptr);
+    std::array<pollfd, 2> watched{{{ownLine, POLLIN, 0}, {descriptor, POLLIN, 0}}};
+    ::ppoll(watched.data(), watched.size(), &limit, nullptr);
+    // Bytes that come later, of rings that are seen without them, cost the next sleep.
+    char bytes[64];
+    if (watched[0].revents != 0)
+      while (::recv(ownLine, bytes, sizeof bytes, MSG_DONTWAIT) >= 0) continue;
   }
   inPoll.fetch_sub(1, std::memory_order_relaxed);
 }

@@ -26,7 +26,8 @@ namespace tutti {
 ///
 /// A waiter who waits for sockets too sleeps in poll() instead (sleepPolling()). A futex does not end that,
 /// so the bell has a line: the abstract name of a datagram socket of the waiter, to which the waker sends a
-/// byte.
+/// byte. Only the waiter reads that socket, and it polls the socket itself: poll() looks at its descriptors
+/// once more after something has ended its sleep, and sleeps on when another thread has read the byte.
 struct alignas(64) Doorbell {
   static constexpr size_t kLineBytes = 40;
 
@@ -41,12 +42,13 @@ struct alignas(64) Doorbell {
   void finish();
   /// Sleeps until the next ring after `ticket` or for limitMicros. May return early.
   void sleep(uint32_t ticket, uint32_t limitMicros);
-  /// As sleep(), and until `descriptor` is readable. Only after openLine(), and with its socket among what
-  /// `descriptor` (an epoll instance) watches.
-  void sleepPolling(uint32_t ticket, uint32_t limitMicros, int descriptor);
-  /// A socket, non-blocking, that wakers from now on send to; the waiter reads it empty. Once in a bell's
-  /// life. Wakers must be in the same network namespace. Whoever is on this host can send to it too, which
-  /// wakes the waiter in vain and nothing else.
+  /// As sleep(), and until `descriptor` is readable (-1: none). `ownLine` is the socket of openLine(); it is
+  /// read empty here and must be read nowhere else. Others may read `descriptor` meanwhile, when they ring
+  /// after that.
+  void sleepPolling(uint32_t ticket, uint32_t limitMicros, int ownLine, int descriptor);
+  /// A socket, non-blocking, that wakers from now on send to; for sleepPolling(). Once in a bell's life.
+  /// Wakers must be in the same network namespace. Whoever is on this host can send to it too, which wakes
+  /// the waiter in vain and nothing else.
   Result<UniqueFd> openLine();
 
   void ring() {

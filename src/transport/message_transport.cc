@@ -98,21 +98,14 @@ Result<std::unique_ptr<MessageTransport>> MessageTransport::listen(const std::ve
   TUTTI_TRY(transport->openListener().withContext("rank {}: prepare data connections", rank));
   if (bellHasLine) {
     // Without it the service thread wakes the rank.
-    const Status status = transport->openLine();
-    if (!status.isOk()) logInfo(Subsystem::net, "rank {}: {}", rank, status.message());
+    auto line = bell->openLine();
+    if (line.isOk()) {
+      transport->line_ = std::move(line).value();
+    } else {
+      logInfo(Subsystem::net, "rank {}: {}", rank, line.status().message());
+    }
   }
   return transport;
-}
-
-Status MessageTransport::openLine() {
-  TUTTI_ASSIGN(UniqueFd line, bell_->openLine());
-  epoll_event event{};
-  event.events = EPOLLIN | EPOLLET;
-  event.data.ptr = nullptr;
-  if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, line.get(), &event) != 0)
-    return systemError(errno, "watch the socket for wake-ups");
-  line_ = std::move(line);
-  return Status::ok();
 }
 
 Status MessageTransport::openListener() {
@@ -273,11 +266,6 @@ void MessageTransport::harvest() {
     const int count = ::epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), 0);
     for (int i = 0; i < count; ++i) {
       const epoll_event& event = events[static_cast<size_t>(i)];
-      if (event.data.ptr == nullptr) {
-        char bytes[64];
-        while (::recv(line_.get(), bytes, sizeof(bytes), MSG_DONTWAIT) >= 0) continue;
-        continue;
-      }
       static_cast<NetLane*>(event.data.ptr)->connection()->onEvents(event.events);
     }
     if (count < static_cast<int>(events.size())) return;
@@ -336,8 +324,9 @@ bool MessageTransport::sleep(uint32_t ticket, uint32_t limitMicros) {
   if (!line_ || !active_.load(std::memory_order_acquire)) return false;
   // The last progress() did nothing: what the rank published may be unsent. park() sees to it.
   if (turnedAway_.load(std::memory_order_relaxed)) return false;
-  // Whoever else moves lanes meanwhile (the timer, if this takes long) rings the bell.
-  bell_->sleepPolling(ticket, limitMicros, epoll_.get());
+  // Whoever else moves lanes meanwhile (the timer, if this takes long) takes events out of epoll_ from under
+  // poll(), but rings the bell; its line is not in epoll_, so that they cannot take the ring as well.
+  bell_->sleepPolling(ticket, limitMicros, line_.get(), epoll_.get());
   return true;
 }
 
@@ -359,21 +348,23 @@ void MessageTransport::parkLocked() {
 
 /// Service thread: epoll_ has something.
 void MessageTransport::onServiceThread() {
-  const Turn turn(*this);
-  if (!parked_.load(std::memory_order_acquire)) {
-    ioService().modify(watch_, 0);  // the running thread looks itself
-    return;
-  }
-  if (bell_->sleepers.load(std::memory_order_seq_cst) != 0) {
+  {
+    const Turn turn(*this);
+    if (!parked_.load(std::memory_order_acquire)) {
+      ioService().modify(watch_, 0);  // the running thread looks itself
+      return;
+    }
+    if (bell_->sleepers.load(std::memory_order_seq_cst) == 0) {
+      while (parked_.load(std::memory_order_relaxed) && pumpAll()) continue;
+      return;
+    }
     // The rank's thread waits for what came. It moves it better itself: what it copies is then in the caches
     // of the core that works on it. The timer moves the lanes if the sleeper is after something else.
     ioService().modify(watch_, 0);
     owesPark_ = true;
     startTick(kTick);
-    bell_->ring();
-    return;
   }
-  while (parked_.load(std::memory_order_relaxed) && pumpAll()) continue;
+  bell_->ring();  // without the lock: whoever wakes up wants it at once
 }
 
 /// Locked. No-op when the timer runs.

@@ -79,7 +79,6 @@ class MessageTransport {
   MessageTransport(const std::vector<PeerInfo>& peers, int rank, const EndpointOptions& options,
                    Doorbell* bell, std::shared_ptr<FaultState> faults);
   Status openListener();
-  Status openLine();
   void accepted(AcceptedConnection connection);
   Status accept(AcceptedConnection& connection);
   void connected(NetLane* lane, Result<UniqueFd> fd);
@@ -129,7 +128,7 @@ class MessageTransport {
   std::vector<NetLane*> connected_;
   std::vector<std::unique_ptr<AuthConnector>> connectors_;
   UniqueFd epoll_;                   // edge-triggered, over all connections
-  UniqueFd line_;                    // of the bell, in epoll_; none where the rank cannot sleep on epoll_
+  UniqueFd line_;                    // of the bell; none where the rank cannot sleep on epoll_
   IoService::Id watch_ = 0;          // of epoll_
   std::atomic<bool> parked_{true};   // cleared without the lock
   bool owesPark_ = false;            // a thread called sender() or progress(), and not park() since

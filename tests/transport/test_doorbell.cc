@@ -77,10 +77,8 @@ TEST(Doorbell, WakesAnotherProcess) {
 void awaitCounterPolling(Doorbell* bell, int line, std::atomic<uint64_t>* counter, uint64_t target) {
   while (counter->load(std::memory_order_acquire) < target) {
     const uint32_t ticket = bell->prepare();
-    if (counter->load(std::memory_order_acquire) < target) bell->sleepPolling(ticket, 5000000, line);
+    if (counter->load(std::memory_order_acquire) < target) bell->sleepPolling(ticket, 5000000, line, -1);
     bell->finish();
-    char bytes[16];
-    while (::recv(line, bytes, sizeof bytes, 0) >= 0) continue;
   }
 }
 
@@ -161,7 +159,7 @@ TEST(Doorbell, WakesAThreadThatSleepsInPollThoughManyOthersDoNotTakeTheirBytes) 
   std::atomic<bool> woken{false};
   std::thread sleeper([&] {
     const uint32_t ticket = bell.prepare();
-    bell.sleepPolling(ticket, 5000000, line.get());
+    bell.sleepPolling(ticket, 5000000, line.get(), -1);
     bell.finish();
     woken = true;
   });
@@ -182,12 +180,12 @@ TEST(Doorbell, ASleepInPollEndsWhenItsDescriptorIsReadableOrAtItsLimit) {
   const UniqueFd in(ends[0]);
   const UniqueFd out(ends[1]);
   auto start = steady_clock::now();
-  bell.sleepPolling(bell.prepare(), 20000, in.get());
+  bell.sleepPolling(bell.prepare(), 20000, line.get(), in.get());
   bell.finish();
   EXPECT_GE(steady_clock::now() - start, milliseconds(10));
   ASSERT_EQ(::write(out.get(), "x", 1), 1);
   start = steady_clock::now();
-  bell.sleepPolling(bell.prepare(), 3000000, in.get());
+  bell.sleepPolling(bell.prepare(), 3000000, line.get(), in.get());
   bell.finish();
   EXPECT_LT(steady_clock::now() - start, milliseconds(1000));
 }
