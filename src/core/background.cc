@@ -1,5 +1,7 @@
 #include "core/background.h"
 
+#include <cerrno>
+#include <new>
 #include <system_error>
 #include <thread>
 
@@ -11,6 +13,8 @@ Result<std::thread> startThread(std::function<void()> work) {
     return std::thread(std::move(work));
   } catch (const std::system_error& error) {
     return threadError(error.code().value(), "start a thread");
+  } catch (const std::bad_alloc&) {
+    return threadError(ENOMEM, "start a thread");
   }
 }
 
@@ -25,6 +29,7 @@ Status runInBackground(std::function<void()> work) {
 Status runTogether(const std::vector<std::function<void()>>& functions,
                    const std::function<void(const Status& why)>& cancel) {
   std::vector<std::thread> threads;
+  threads.reserve(functions.size());  // a thread that runs must find its place
   Status failure;
   for (size_t i = 1; i < functions.size() && failure.isOk(); ++i) {
     auto thread = startThread(functions[i]);

@@ -54,10 +54,6 @@ void search(const Graph& graph, NodeId from, PathType type, float width, const V
   }
 }
 
-Path joined(const Path& a, const Path& b, PathType type) {
-  return {type, static_cast<uint16_t>(a.hops + b.hops), std::min(a.bandwidth, b.bandwidth)};
-}
-
 }  // namespace
 
 const char* pathTypeName(PathType type) { return kPathNames.at(static_cast<size_t>(type)); }
@@ -84,6 +80,12 @@ bool isBetter(const Path& a, const Path& b) {
   return a.hops < b.hops;
 }
 
+bool Paths::isBetter(const Packed& a, const Packed& b) {
+  if (a.type != b.type) return a.type < b.type;
+  if (a.width != b.width) return a.width < b.width;
+  return a.hops < b.hops;
+}
+
 Paths::Paths(const Graph& graph, PathOptions options)
     : graph_(graph), options_(options), count_(graph.nodes().size()), plain_(count_ * count_) {
   for (NodeId id = 0; id < count_; ++id)
@@ -107,8 +109,9 @@ Paths::Paths(const Graph& graph, PathOptions options)
 // reached by links of at least that quality? The first combination that reaches a node is its path's, and
 // breadth first gives the fewest hops.
 void Paths::computeFrom(NodeId from) {
-  Path* row = &plain_[from * count_];
-  row[from] = {PathType::loc, 0, std::numeric_limits<float>::infinity()};
+  Packed* row = &plain_[from * count_];
+  row[from].type = PathType::loc;
+  row[from].width = 0;
   for (const PathType level : levels_) {
     size_t missing = 0;
     search(graph_, from, level, 0,
@@ -116,19 +119,25 @@ void Paths::computeFrom(NodeId from) {
     for (size_t w = 0; w < widths_.size() && missing > 0; ++w)
       search(graph_, from, level, widths_[w], [&](NodeId to, NodeId, uint16_t hops) {
         if (row[to].type != PathType::dis) return;
-        row[to] = {level, hops, widths_[w]};
+        row[to].type = level;
+        row[to].hops = hops & 0xfff;
+        row[to].width = static_cast<uint16_t>(w + 1);
         --missing;
       });
   }
 }
 
-NodeId Paths::bestVia(NodeId from, NodeId to, Path* path) const {
-  const auto plain = [this](NodeId a, NodeId b) -> const Path& { return plain_[a * count_ + b]; };
+NodeId Paths::bestVia(NodeId from, NodeId to, Packed* path) const {
+  const auto plain = [this](NodeId a, NodeId b) -> const Packed& { return plain_[a * count_ + b]; };
   const NodeType a = graph_.node(from).type, b = graph_.node(to).type;
   const auto isNet = [](NodeType type) { return type == NodeType::nic || type == NodeType::net; };
   NodeId best = kNoNode;
   const auto offer = [&](NodeId via, PathType type) {
-    const Path candidate = joined(plain(from, via), plain(via, to), type);
+    const Packed &one = plain(from, via), &two = plain(via, to);
+    Packed candidate;
+    candidate.type = type;
+    candidate.hops = (one.hops + two.hops) & 0xfff;
+    candidate.width = std::max(one.width, two.width);  // the narrower
     if (!isBetter(candidate, *path)) return;
     *path = candidate;
     best = via;
@@ -156,7 +165,7 @@ NodeId Paths::bestVia(NodeId from, NodeId to, Path* path) const {
 
 std::vector<NodeId> Paths::plainRoute(NodeId from, NodeId to) const {
   if (from == to) return {from};
-  const Path& path = plain_[from * count_ + to];
+  const Path path = whole(plain_[from * count_ + to]);
   if (path.type == PathType::dis) return {};
   std::vector<NodeId> previous(count_, kNoNode);
   search(graph_, from, path.type, path.bandwidth,
@@ -168,7 +177,7 @@ std::vector<NodeId> Paths::plainRoute(NodeId from, NodeId to) const {
 }
 
 std::vector<NodeId> Paths::route(NodeId from, NodeId to) const {
-  Path path = plain_[from * count_ + to];
+  Packed path = plain_[from * count_ + to];
   const NodeId via = bestVia(from, to, &path);
   if (via == kNoNode) return plainRoute(from, to);
   std::vector<NodeId> nodes = plainRoute(from, via);

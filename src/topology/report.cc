@@ -102,7 +102,7 @@ std::vector<NodeId> devicesOf(const Graph& graph) {
 
 std::string cell(const Graph& graph, const Paths& paths, NodeId from, NodeId to) {
   if (from == to) return "X";
-  const Path& path = paths.between(from, to);
+  const Path path = paths.between(from, to);
   if (path.type != PathType::nvl) return pathTypeName(path.type);
   int32_t count = INT32_MAX;
   const std::vector<NodeId> route = paths.route(from, to);

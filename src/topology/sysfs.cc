@@ -1,5 +1,6 @@
 #include "topology/sysfs.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -7,7 +8,8 @@
 #include <array>
 #include <cerrno>
 #include <charconv>
-#include <filesystem>
+#include <cstdlib>
+#include <memory>
 #include <string_view>
 #include <system_error>
 
@@ -18,10 +20,11 @@ namespace {
 
 constexpr size_t kMaxFileBytes = 64 << 10;
 
+// Not std::filesystem: where memory runs out, its functions end the process.
+
 std::string canonicalOf(const std::string& path) {
-  std::error_code error;
-  const std::filesystem::path found = std::filesystem::canonical(path, error);
-  return error ? "" : found.string();
+  const std::unique_ptr<char, void (*)(void*)> found(::realpath(path.c_str(), nullptr), std::free);
+  return found == nullptr ? "" : found.get();
 }
 
 }  // namespace
@@ -63,20 +66,21 @@ std::optional<int64_t> Sysfs::number(const std::string& path) const {
 }
 
 std::optional<std::vector<std::string>> Sysfs::names(const std::string& folder) const {
-  std::error_code error;
+  const std::unique_ptr<DIR, int (*)(DIR*)> stream(::opendir((root_ + folder).c_str()), ::closedir);
+  if (stream == nullptr) return std::nullopt;
   std::vector<std::string> names;
-  std::filesystem::directory_iterator entry(root_ + folder, error);
-  for (; !error && entry != std::filesystem::directory_iterator(); entry.increment(error))
-    names.push_back(entry->path().filename().string());
-  if (error) return std::nullopt;
+  errno = 0;
+  while (const dirent* entry = ::readdir(stream.get())) {
+    const std::string_view name(static_cast<const char*>(entry->d_name));
+    if (name != "." && name != "..") names.emplace_back(name);
+    errno = 0;
+  }
+  if (errno != 0) return std::nullopt;
   std::ranges::sort(names);
   return names;
 }
 
-bool Sysfs::exists(const std::string& path) const {
-  std::error_code error;
-  return std::filesystem::exists(root_ + path, error);
-}
+bool Sysfs::exists(const std::string& path) const { return ::access((root_ + path).c_str(), F_OK) == 0; }
 
 std::optional<std::string> Sysfs::resolve(const std::string& path) const {
   const std::string found = canonicalOf(root_ + path);

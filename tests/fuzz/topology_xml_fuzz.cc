@@ -64,7 +64,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   for (NodeId a = 0; a < graph->nodes().size(); ++a) {
     require(!graph->label(a).empty(), "every node has a label");
     for (NodeId b = 0; b < graph->nodes().size(); ++b) {
-      const Path& path = paths.between(a, b);
+      const Path path = paths.between(a, b);
       const std::vector<NodeId> route = paths.route(a, b);
       require(route.empty() == (path.type == PathType::dis), "a path has a route");
       require(route.empty() || route.size() == path.hops + 1u, "of its length");

@@ -18,7 +18,7 @@ using test::nodeOf;
 /// "PIX 22.5 GB/s 3 hops: GPU0 > PCI switch 0000:08:00.0 > ..."
 std::string pathText(const Graph& graph, const Paths& paths, const std::string& from, const std::string& to) {
   const NodeId a = nodeOf(graph, from), b = nodeOf(graph, to);
-  const Path& path = paths.between(a, b);
+  const Path path = paths.between(a, b);
   std::string text = fmt::format("{} {:g} GB/s {} hops:", pathTypeName(path.type), path.bandwidth, path.hops);
   for (const NodeId id : paths.route(a, b)) text += " > " + graph.label(id);
   return text;
