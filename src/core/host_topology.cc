@@ -76,18 +76,19 @@ Result<std::shared_ptr<const HostTopology>> find(const std::string& file) {
 
 /// One process's. A forked child takes another: a thread that is not there any more may hold this lock.
 struct Known {
-  explicit Known(uint64_t token) : process(token) {}
+  Known(uint64_t token, const Known* forkedFrom) : process(token), parent(forkedFrom) {}
   const uint64_t process;
+  const Known* const parent;  // never freed, and here so that leak checkers still see it
   std::mutex mutex;
   std::string file;
   std::shared_ptr<const HostTopology> host;
 };
 
 Known& known(uint64_t process) {
-  static std::atomic<Known*> current{nullptr};  // those of parents are never freed
+  static std::atomic<Known*> current{nullptr};
   Known* found = current.load(std::memory_order_acquire);
   while (found == nullptr || found->process != process) {
-    auto made = std::make_unique<Known>(process);
+    auto made = std::make_unique<Known>(process, found);
     if (current.compare_exchange_strong(found, made.get(), std::memory_order_acq_rel)) found = made.release();
   }
   return *found;
