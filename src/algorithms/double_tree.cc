@@ -1,51 +1,9 @@
 #include "algorithms/double_tree.h"
 
-#include <bit>
 #include <utility>
 
 namespace tutti {
 namespace {
-
-// In-order binary tree over 1 .. m: odd numbers are leaves, and a number with k trailing zeros stands k
-// levels above them. 0 is the root that hangs above. m = 6:
-//
-//            0
-//            |
-//            4            In the second tree, numbers are mirrored (m even) or shifted by one (m odd):
-//          /   \          both swap odd and even, so inner nodes of one tree are leaves of the other.
-//         2     6
-//        / \   /
-//       1   3 5
-struct Labels {
-  int32_t parent = -1;
-  std::array<int32_t, 2> children = {-1, -1};
-};
-
-Labels inOrderTree(int32_t m, int32_t label) {
-  Labels node;
-  if (label == 0) {
-    node.children[0] = static_cast<int32_t>(std::bit_floor(static_cast<uint32_t>(m)));
-    return node;
-  }
-  const int32_t bit = label & -label;
-  const int32_t up = (label ^ bit) | (bit << 1);
-  node.parent = up <= m ? up : label ^ bit;
-  int32_t reach = bit / 2;
-  if (reach > 0) node.children[0] = label - reach;
-  while (reach > 0 && label + reach > m) reach /= 2;
-  if (reach > 0) node.children[1] = label + reach;
-  return node;
-}
-
-int32_t toSecondTree(int32_t m, int32_t place) {
-  if (place == 0) return 0;
-  return m % 2 == 0 ? m + 1 - place : place % m + 1;
-}
-
-int32_t fromSecondTree(int32_t m, int32_t label) {
-  if (label <= 0) return label;
-  return m % 2 == 0 ? m + 1 - label : wrap(label - 2, m) + 1;
-}
 
 struct Builder {
   Schedule& schedule;
@@ -103,16 +61,24 @@ struct Builder {
 }  // namespace
 
 std::array<TreeNode, 2> doubleTree(int32_t ranks, int32_t rank, int32_t root, const Layout& layout) {
-  const int32_t m = ranks - 1;
+  // The root is place 0, above both trees; the others are nodes 0, 1, ... of them.
+  const int32_t others = ranks - 1;
   const int32_t rootPosition = layout.positionOf(root);
   const int32_t place = wrap(layout.positionOf(rank) - rootPosition, ranks);
-  const auto rankOf = [&](int32_t p) { return p < 0 ? -1 : layout.rankAt(wrap(p + rootPosition, ranks)); };
-
-  const Labels first = inOrderTree(m, place);
-  const Labels second = inOrderTree(m, toSecondTree(m, place));
-  const auto other = [&](int32_t label) { return rankOf(fromSecondTree(m, label)); };
-  return {TreeNode{rankOf(first.parent), {rankOf(first.children[0]), rankOf(first.children[1])}},
-          TreeNode{other(second.parent), {other(second.children[0]), other(second.children[1])}}};
+  const auto rankAt = [&](int32_t p) { return layout.rankAt(wrap(p + rootPosition, ranks)); };
+  std::array<TreeNode, 2> trees;
+  for (int32_t t = 0; t < 2 && others > 0; ++t) {
+    TreeNode& node = trees[static_cast<size_t>(t)];
+    if (place == 0) {
+      node.children[0] = rankAt(doubleTreeTop(others, t) + 1);
+      continue;
+    }
+    node = doubleTreeNode(others, place - 1, t);
+    node.parent = rankAt(node.parent + 1);  // the top's is the root
+    for (int32_t& child : node.children)
+      if (child >= 0) child = rankAt(child + 1);
+  }
+  return trees;
 }
 
 Schedule doubleTreeSchedule(const ScheduleRequest& request) {

@@ -4,19 +4,14 @@
 #include <array>
 
 #include "algorithms/layout.h"
+#include "topology/double_tree.h"
 
 namespace tutti {
 
-/// A rank's place in one of the two trees; ranks, -1 where there is none.
-struct TreeNode {
-  int32_t parent = -1;
-  std::array<int32_t, 2> children = {-1, -1};
-  int32_t childCount() const { return (children[0] >= 0) + (children[1] >= 0); }
-};
-
-/// The two trees of Sanders, Speck and Träff, "Two-tree algorithms for full bandwidth broadcast, reduction
-/// and scan", Parallel Computing 2009, section 3. `root` feeds (or drains) both trees over the other ranks,
-/// and everyone else has children in one tree at most, so each carries half of the data at full speed.
+/// A rank's place in the two trees (topology/double_tree.h) of Sanders, Speck and Träff, "Two-tree algorithms
+/// for full bandwidth broadcast, reduction and scan", Parallel Computing 2009, section 3; as ranks. `root`
+/// feeds (or drains) both trees over the other ranks, and everyone else has children in one tree at most, so
+/// each carries half of the data at full speed.
 std::array<TreeNode, 2> doubleTree(int32_t ranks, int32_t rank, int32_t root, const Layout& layout);
 
 /// AllReduce, Broadcast and Reduce on the double tree, pipelined by slices; the way up and the way down of

@@ -11,9 +11,11 @@ namespace {
 //             4                  count = 6: 7 does not exist, so 6 has one child, and what would hang below a
 //         2       6              position that does not exist hangs one level higher.
 //       1   3   5   (7)
+int32_t topOf(int32_t count) { return static_cast<int32_t>(std::bit_floor(static_cast<uint32_t>(count))); }
+
 TreeNode inOrder(int32_t count, int32_t position) {
   const auto low = [](int32_t p) { return p & -p; };
-  const auto top = static_cast<int32_t>(std::bit_floor(static_cast<uint32_t>(count)));
+  const int32_t top = topOf(count);
   TreeNode node;
   int32_t bit = low(position);
   if (position != top) {
@@ -38,23 +40,27 @@ TreeNode inOrder(int32_t count, int32_t position) {
   return node;
 }
 
+int32_t positionOf(int32_t count, int32_t node, int32_t which) {
+  if (which == 0) return node + 1;
+  return count % 2 == 0 ? count - node : node == count - 1 ? 1 : node + 2;
+}
+
+/// -1 for -1.
+int32_t nodeAt(int32_t count, int32_t position, int32_t which) {
+  if (position < 0) return -1;
+  if (which == 0) return position - 1;
+  return count % 2 == 0 ? count - position : position == 1 ? count - 1 : position - 2;
+}
+
 }  // namespace
 
 TreeNode doubleTreeNode(int32_t count, int32_t node, int32_t which) {
-  const bool mirror = count % 2 == 0;
-  const auto position = [&](int32_t n) {
-    if (which == 0) return n + 1;
-    return mirror ? count - n : n % count == count - 1 ? 1 : n + 2;
-  };
-  const auto nodeAt = [&](int32_t p) {
-    if (p < 0) return -1;
-    if (which == 0) return p - 1;
-    return mirror ? count - p : p == 1 ? count - 1 : p - 2;
-  };
-  TreeNode tree = inOrder(count, position(node));
-  tree.parent = nodeAt(tree.parent);
-  for (int32_t& child : tree.children) child = nodeAt(child);
+  TreeNode tree = inOrder(count, positionOf(count, node, which));
+  tree.parent = nodeAt(count, tree.parent, which);
+  for (int32_t& child : tree.children) child = nodeAt(count, child, which);
   return tree;
 }
+
+int32_t doubleTreeTop(int32_t count, int32_t which) { return nodeAt(count, topOf(count), which); }
 
 }  // namespace tutti

@@ -12,6 +12,7 @@ namespace tutti {
 struct TreeNode {
   int32_t parent = -1;
   std::array<int32_t, 2> children = {-1, -1};
+  int32_t childCount() const { return (children[0] >= 0) + (children[1] >= 0); }
   bool operator==(const TreeNode&) const = default;
 };
 
@@ -19,5 +20,8 @@ struct TreeNode {
 /// have even numbers; tree 1 is its mirror image (count even), or the same one node further (count odd). At
 /// most ceil(log2(count + 1)) levels.
 TreeNode doubleTreeNode(int32_t count, int32_t node, int32_t which);
+
+/// The node of that tree that has no parent. `count` is at least 1.
+int32_t doubleTreeTop(int32_t count, int32_t which);
 
 }  // namespace tutti
