@@ -1,5 +1,6 @@
 #include "base/dialer.h"
 
+#include <poll.h>
 #include <sys/epoll.h>
 
 #include <algorithm>
@@ -275,6 +276,20 @@ int64_t Dialer::tries() const {
   int64_t most = 0;
   for (const Route& route : routes_) most = std::max(most, route.tries + (route.fd ? 1 : 0));
   return most;
+}
+
+std::optional<Result<UniqueFd>> Dialer::finish(Deadline deadline, const FaultState* faults) {
+  for (;;) {
+    if (auto outcome = advance()) return outcome;
+    const Deadline limit = std::min(deadline, Deadline::at(wake()));
+    if (waitFor(descriptor(), POLLIN, limit, faults).isOk()) continue;
+    if (deadline.passed() || (faults != nullptr && faults->stopped())) return std::nullopt;
+  }
+}
+
+Result<UniqueFd> Dialer::connect(Deadline deadline, const FaultState* faults) {
+  if (auto outcome = finish(deadline, faults)) return std::move(*outcome);
+  return faults != nullptr && faults->stopped() ? faults->error() : timedOut();
 }
 
 Status Dialer::trouble() const {

@@ -25,7 +25,7 @@
 
 namespace tutti {
 
-/// Blocks never; not thread-safe. connectAuthenticated and AuthConnector drive it.
+/// Not thread-safe. Driven by advance(), which never blocks (AuthConnector), or by finish() and connect().
 class Dialer {
  public:
   using Clock = std::chrono::steady_clock;
@@ -53,6 +53,11 @@ class Dialer {
   /// Does what can be done now. Empty: it goes on. Else the outcome, a non-blocking socket or the error; not
   /// to be called again.
   std::optional<Result<UniqueFd>> advance();
+  /// advance(), and waits in between, until there is an outcome. Empty: the deadline has passed, or `faults`
+  /// (may be null) have stopped. Blocks.
+  std::optional<Result<UniqueFd>> finish(Deadline deadline, const FaultState* faults);
+  /// finish(), where giving up is an error as well.
+  Result<UniqueFd> connect(Deadline deadline, const FaultState* faults);
 
   /// Why there is no connection so far: each address (a few of them, when there are many) with what came of
   /// it.

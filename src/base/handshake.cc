@@ -1,8 +1,6 @@
 // Frames, and the blocking form of the handshake's connecting end.
 #include "base/handshake.h"
 
-#include <poll.h>
-
 #include <algorithm>
 
 #include "base/dialer.h"
@@ -78,25 +76,15 @@ Result<UniqueFd> connectAuthenticated(const std::vector<SocketAddress>& addresse
   // address only.
   request.serviceMayCome = retry.untilDeadline;
   TUTTI_ASSIGN(const std::unique_ptr<Dialer> dialer, Dialer::start(std::move(request)));
-  for (;;) {
-    if (auto outcome = dialer->advance()) return std::move(*outcome);
-    const Deadline limit = std::min(deadline, Deadline::at(dialer->wake()));
-    if (waitFor(dialer->descriptor(), POLLIN, limit, faults).isOk()) continue;
-    if (faults != nullptr && faults->stopped()) return faults->error();
-    if (deadline.passed()) return dialer->timedOut();
-  }
+  return dialer->connect(deadline, faults);
 }
 
 Status checkOffered(const std::vector<SocketAddress>& addresses, uint64_t service, const Secret& secret,
                     std::string_view payload, Deadline deadline, const FaultState* faults) {
   TUTTI_ASSIGN(const std::unique_ptr<Dialer> dialer,
                Dialer::start({addresses, service, secret, std::string(payload), RetryPolicy{}}));
-  for (;;) {
-    if (auto outcome = dialer->advance()) return dialer->turnedAway() ? outcome->status() : Status::ok();
-    const Deadline limit = std::min(deadline, Deadline::at(dialer->wake()));
-    if (waitFor(dialer->descriptor(), POLLIN, limit, faults).isOk()) continue;
-    if (deadline.passed() || (faults != nullptr && faults->stopped())) return Status::ok();
-  }
+  const auto outcome = dialer->finish(deadline, faults);
+  return outcome && dialer->turnedAway() ? outcome->status() : Status::ok();
 }
 
 }  // namespace tutti

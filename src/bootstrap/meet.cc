@@ -71,13 +71,7 @@ Result<UniqueFd> dialRoot(const UniqueId& id, const JoinHello& hello, Deadline d
   Dialer::Request request{id.addresses, id.id, id.secret, hello.encode(), retry};
   request.refusals = kRefusalsOfTheMaker;
   TUTTI_ASSIGN(const std::unique_ptr<Dialer> dialer, Dialer::start(std::move(request)));
-  for (;;) {
-    if (auto outcome = dialer->advance()) return std::move(*outcome);
-    const Deadline limit = std::min(deadline, Deadline::at(dialer->wake()));
-    if (waitFor(dialer->descriptor(), POLLIN, limit, faults).isOk()) continue;
-    if (faults != nullptr && faults->stopped()) return faults->error();
-    if (deadline.passed()) return dialer->timedOut();
-  }
+  return dialer->connect(deadline, faults);
 }
 
 /// Connects to the root. A leader that does not serve it yet is waited for as long as it is there.
