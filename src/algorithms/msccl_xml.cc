@@ -14,7 +14,6 @@ namespace {
 /// Elements are named in messages by these of their attributes.
 constexpr std::array kIdentifying = {"s", "id"};
 
-using Source = XmlSource;
 using Element = XmlElement;
 
 std::optional<Collective> collectiveOf(std::string_view name) {
@@ -200,19 +199,8 @@ int32_t MscclProgram::parts() const {
 Result<MscclProgram> parseMscclXml(std::string_view text, std::string_view fileName) {
   MscclProgram program;
   program.file = fileName;
-  if (text.size() > kMscclMaxFileBytes)
-    return invalidUsage("{}: {} bytes; at most {} are read", fileName, text.size(), kMscclMaxFileBytes);
-  pugi::xml_document document;
-  const pugi::xml_parse_result parsed = document.load_buffer(
-      text.data(), text.size(), pugi::parse_minimal | pugi::parse_escapes, pugi::encoding_utf8);
-  const Source source(text, fileName, kIdentifying);
-  if (!parsed)
-    return invalidUsage("{}:{}: not XML: {}", fileName, source.line(parsed.offset), parsed.description());
-  const pugi::xml_node root = document.document_element();
-  const Element algo(root, source);
-  if (algo.name() != "algo") return algo.error("the outermost element must be <algo>");
-  if (root.next_sibling())
-    return Element(root.next_sibling(), source).error("one <algo> is all that is read");
+  XmlDocument document;
+  TUTTI_ASSIGN(const Element algo, document.load(text, fileName, "algo", kMscclMaxFileBytes, kIdentifying));
   int32_t ranks = 0;
   TUTTI_TRY(parseHead(algo, &program, &ranks));
   TUTTI_ASSIGN(const std::vector<Element> gpus, algo.children("gpu", ranks));

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <memory>
+#include <optional>
 #include <pugixml.hpp>
 #include <span>
 #include <string>
@@ -160,6 +161,39 @@ class XmlElement {
 
   pugi::xml_node node_;
   const XmlSource* source_;
+};
+
+/// A document in memory, with what its elements need to speak about themselves. Stays where it is.
+class XmlDocument {
+ public:
+  XmlDocument() = default;
+  XmlDocument(const XmlDocument&) = delete;
+  XmlDocument& operator=(const XmlDocument&) = delete;
+
+  /// Parses `text`, of at most `mostBytes`, and gives its outermost element, which must be the only one and
+  /// have that name. All arguments must outlive this. To be called once.
+  Result<XmlElement> load(std::string_view text, std::string_view file, const char* name, size_t mostBytes,
+                          std::span<const char* const> identifying) {
+    if (text.size() > mostBytes)
+      return invalidUsage("{}: {} bytes; at most {} are read", file, text.size(), mostBytes);
+    const pugi::xml_parse_result parsed = document_.load_buffer(
+        text.data(), text.size(), pugi::parse_minimal | pugi::parse_escapes, pugi::encoding_utf8);
+    const XmlSource& source = source_.emplace(text, file, identifying);
+    if (!parsed)
+      return invalidUsage("{}:{}: not XML: {}", file, source.line(parsed.offset), parsed.description());
+    const pugi::xml_node root = document_.document_element();
+    const XmlElement element(root, source);
+    if (element.name() != name) return element.error("the outermost element must be <{}>", name);
+    if (root.next_sibling())
+      return XmlElement(root.next_sibling(), source).error("one <{}> is all that is read", name);
+    return element;
+  }
+  /// After load().
+  const XmlSource& source() const { return *source_; }
+
+ private:
+  pugi::xml_document document_;
+  std::optional<XmlSource> source_;
 };
 
 }  // namespace tutti

@@ -114,21 +114,11 @@ bool GraphDescription::operator==(const GraphDescription& other) const {
 }
 
 Result<std::vector<GraphDescription>> parseGraphXml(std::string_view text, std::string_view fileName) {
-  if (text.size() > kGraphXmlMaxBytes)
-    return invalidUsage("{}: {} bytes; at most {} are read", fileName, text.size(), kGraphXmlMaxBytes);
-  pugi::xml_document document;
-  const pugi::xml_parse_result parsed = document.load_buffer(
-      text.data(), text.size(), pugi::parse_minimal | pugi::parse_escapes, pugi::encoding_utf8);
-  const XmlSource source(text, fileName, kIdentifying);
-  if (!parsed)
-    return invalidUsage("{}:{}: not XML: {}", fileName, source.line(parsed.offset), parsed.description());
-  const pugi::xml_node root = document.document_element();
-  const XmlElement element(root, source);
-  if (element.name() != "graphs") return element.error("the outermost element must be <graphs>");
-  if (root.next_sibling())
-    return XmlElement(root.next_sibling(), source).error("one <graphs> is all that is read");
+  XmlDocument document;
+  TUTTI_ASSIGN(const XmlElement element,
+               document.load(text, fileName, "graphs", kGraphXmlMaxBytes, kIdentifying));
   std::vector<GraphDescription> graphs;
-  TUTTI_TRY(Reader().readGraphs(element, source, &graphs));
+  TUTTI_TRY(Reader().readGraphs(element, document.source(), &graphs));
   return graphs;
 }
 

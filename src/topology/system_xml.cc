@@ -164,21 +164,11 @@ class Reader {
 }  // namespace
 
 Result<SystemDescription> parseSystemXml(std::string_view text, std::string_view fileName) {
-  if (text.size() > kSystemXmlMaxBytes)
-    return invalidUsage("{}: {} bytes; at most {} are read", fileName, text.size(), kSystemXmlMaxBytes);
-  pugi::xml_document document;
-  const pugi::xml_parse_result parsed = document.load_buffer(
-      text.data(), text.size(), pugi::parse_minimal | pugi::parse_escapes, pugi::encoding_utf8);
-  const XmlSource source(text, fileName, kIdentifying);
-  if (!parsed)
-    return invalidUsage("{}:{}: not XML: {}", fileName, source.line(parsed.offset), parsed.description());
-  const pugi::xml_node root = document.document_element();
-  const XmlElement element(root, source);
-  if (element.name() != "system") return element.error("the outermost element must be <system>");
-  if (root.next_sibling())
-    return XmlElement(root.next_sibling(), source).error("one <system> is all that is read");
+  XmlDocument document;
+  TUTTI_ASSIGN(const XmlElement element,
+               document.load(text, fileName, "system", kSystemXmlMaxBytes, kIdentifying));
   SystemDescription system;
-  TUTTI_TRY(Reader(source).readSystem(element, &system));
+  TUTTI_TRY(Reader(document.source()).readSystem(element, &system));
   return system;
 }
 
