@@ -243,15 +243,17 @@ PathLevelParam::PathLevelParam(ParamRegistry& registry, const char* name, const 
     : EnumParam(registry, name, 0,
                 {"AUTO", "LOC", "NVL", "NVB", "C2C", "PIX", "PXB", "P2C", "PXN", "PHB", "SYS"}, help) {}
 
-std::string PathLevelParam::parse(std::string_view text) {
-  const std::string_view digits = trim(text);
+std::string_view pathLevelName(std::string_view text) {
   uint32_t number = 0;
-  const auto [end, code] = std::from_chars(digits.data(), digits.data() + digits.size(), number);
-  if (end != digits.data() + digits.size() || code == std::errc::invalid_argument)
-    return EnumParam::parse(text);
+  const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (end != text.data() + text.size() || code == std::errc::invalid_argument) return text;
   constexpr std::array kOld = {"LOC", "PIX", "PXB", "PHB", "SYS"};
   const bool isBeyond = code != std::errc() || number >= kOld.size();
-  return EnumParam::parse(isBeyond ? kOld.back() : kOld[number]);
+  return isBeyond ? kOld.back() : kOld[number];
+}
+
+std::string PathLevelParam::parse(std::string_view text) {
+  return EnumParam::parse(pathLevelName(trim(text)));
 }
 
 std::map<std::string, Params::FileValue> Params::parseFile(std::string_view text, std::string_view path,

@@ -170,6 +170,10 @@ class EnumParam : public ParamBase {
   std::atomic<int> value_;
 };
 
+/// The name of a path level that is given as one of NCCL's old numbers (0 LOC, 1 PIX, 2 PXB, 3 PHB, 4 and
+/// above SYS); any other text as it is.
+std::string_view pathLevelName(std::string_view text);
+
 /// How far apart two devices may be, by the kind of path between them: a name in any case, from LOC (the same
 /// device) to SYS (between NUMA nodes), or one of the old numbers (0 LOC, 1 PIX, 2 PXB, 3 PHB, 4 and above
 /// SYS). topology/paths.h says what the names mean.

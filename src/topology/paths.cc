@@ -4,11 +4,12 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <functional>
 #include <limits>
 #include <string>
 #include <utility>
+
+#include "base/params.h"
 
 namespace tutti {
 namespace {
@@ -59,14 +60,7 @@ void search(const Graph& graph, NodeId from, PathType type, float width, const V
 const char* pathTypeName(PathType type) { return kPathNames.at(static_cast<size_t>(type)); }
 
 Result<PathType> parsePathLevel(std::string_view text) {
-  int64_t number = 0;
-  const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (end == text.data() + text.size() && code != std::errc::invalid_argument && !text.starts_with('-')) {
-    constexpr std::array kOld = {PathType::loc, PathType::pix, PathType::pxb, PathType::phb};
-    if (code != std::errc() || number >= static_cast<int64_t>(kOld.size())) return PathType::sys;
-    return kOld.at(static_cast<size_t>(number));
-  }
-  const std::string word(text);
+  const std::string word(pathLevelName(text));
   for (size_t type = 0; type <= static_cast<size_t>(PathType::sys); ++type)
     if (::strcasecmp(word.c_str(), kPathNames.at(type)) == 0) return static_cast<PathType>(type);
   return invalidArgument(

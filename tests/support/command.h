@@ -2,6 +2,7 @@
 #pragma once
 
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <cstdio>
 #include <string>
@@ -22,6 +23,14 @@ inline Outcome runCommand(const std::string& command) {
   const int status = ::pclose(pipe);
   outcome.status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
   return outcome;
+}
+
+/// Path of a program that was built beside this one. Without /proc, its name alone.
+inline std::string programBeside(const std::string& name) {
+  char self[4096] = {};
+  if (::readlink("/proc/self/exe", self, sizeof self - 1) <= 0) return name;
+  const std::string path(self);
+  return path.substr(0, path.rfind('/') + 1) + name;
 }
 
 }  // namespace tutti::test

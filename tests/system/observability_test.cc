@@ -345,10 +345,7 @@ TEST_P(BothPaths, LargeCallsThatDoNotMatchAreReportedWithoutTheCheck) {
 
 /// Runs the tool that lies beside this program.
 test::Outcome tuttiRas(const std::string& arguments) {
-  char self[4096] = {};
-  if (::readlink("/proc/self/exe", self, sizeof self - 1) < 0) return {};
-  const std::string path(self);
-  return test::runCommand(path.substr(0, path.rfind('/')) + "/tutti-ras " + arguments);
+  return test::runCommand(test::programBeside("tutti-ras") + " " + arguments);
 }
 
 /// A TCP connection to the RAS port, or to a listener of the test's own.

@@ -166,19 +166,11 @@ TEST(Limits, OnThreadsAndAddressSpaceAreNamedOnAllRanks) {
   if (addresses) addresses->check("RLIMIT_AS, ulimit -v, is ");
 }
 
-/// Path of a program that was built beside this one.
-std::string besideThis(const std::string& program) {
-  char self[4096] = {};
-  if (::readlink("/proc/self/exe", self, sizeof self - 1) <= 0) return program;
-  const std::string path(self);
-  return path.substr(0, path.rfind('/') + 1) + program;
-}
-
 TEST(Memory, ThatRunsOutAnywhereIsAnErrorAndEndsNoProcess) {
   if (underSanitizer()) GTEST_SKIP() << "sanitizers have an operator new of their own";
   const Settings init{{"TUTTI_INIT_TIMEOUT", "1"}};
   const Settings quiet{{"NCCL_DEBUG_FILE", "/dev/null"}};
-  const std::string program = besideThis("system_out_of_memory");
+  const std::string program = test::programBeside("system_out_of_memory");
   // About 1300 allocations from the id to the end; some of the numbers, others in each run of the tests.
   std::minstd_rand random(static_cast<unsigned>(::getpid()));
   std::atomic<int> failed{0};

@@ -255,10 +255,7 @@ TEST(TakenNames, TheRendezvousPortOfAnotherProcessIsNamedAndNotTrusted) {
 TEST(TakenNames, ASocketOfAnotherUserIsNotAskedByTuttiRas) {
   if (::geteuid() != 0) GTEST_SKIP() << "only root may make processes of another user";
   const Stranger stranger("tutti-ras-PID-0123456789abcdef", 54321, "\033[31mgarbage\n");
-  char self[4096] = {};
-  ASSERT_GT(::readlink("/proc/self/exe", self, sizeof self - 1), 0);
-  const std::string path(self);
-  const std::string tool = path.substr(0, path.rfind('/')) + "/tutti-ras";
+  const std::string tool = test::programBeside("tutti-ras");
   // As root everyone is asked, but what strangers say cannot steer the terminal.
   const test::Outcome byRoot = test::runCommand(tool + " --pid " + std::to_string(stranger.pid()));
   EXPECT_THAT(byRoot.output, testing::AllOf(HasSubstr("?[31mgarbage"), testing::Not(HasSubstr("\033"))));
