@@ -119,13 +119,13 @@ Result<Meeting> meet(const UniqueId& id, const JoinHello& hello, Deadline deadli
   retry.untilDeadline = id.kind != UniqueId::Kind::makerServes;
   if (id.kind == UniqueId::Kind::derived) retry.pauseMs = kDerivedPauseMs;  // rank 0 is in the same call
   std::string where;
-  for (const SocketAddress& address : id.addresses) where += (where.empty() ? "" : ", ") + address.text();
+  for (const SocketAddress& address : id.addresses) where += (where.empty() ? " at " : ", ") + address.text();
+  where.insert(0, id.kind == UniqueId::Kind::makerServes ? "the process that made the unique id" : "rank 0");
   auto connected = reachRoot(id, hello, deadline, faults, retry, leader);
   if (!connected.isOk()) {
     if (faults != nullptr && faults->stopped()) sayFarewell(id, hello, faults->error(), retry);
-    return std::move(connected).status().withContext(
-        "rank {}: reach the rendezvous of {} at {}", hello.member.rank,
-        id.kind == UniqueId::Kind::makerServes ? "the process that made the unique id" : "rank 0", where);
+    return std::move(connected).status().withContext("rank {}: reach the rendezvous of {}", hello.member.rank,
+                                                     where);
   }
   const Deadline patience = deadline.isNever() ? deadline : Deadline::at(deadline.at() + kRootGrace);
   auto answer = awaitAnswer(connected->get(), hello, patience, faults);
@@ -141,9 +141,8 @@ Result<Meeting> meet(const UniqueId& id, const JoinHello& hello, Deadline deadli
     answer = awaitAnswer(connected->get(), hello, patience, faults);
   }
   if (!answer.isOk())
-    return answer.status().withContext(
-        "rank {}: wait for the other ranks at the rendezvous of {} at {}", hello.member.rank,
-        id.kind == UniqueId::Kind::makerServes ? "the process that made the unique id" : "rank 0", where);
+    return answer.status().withContext("rank {}: wait for the other ranks at the rendezvous of {}",
+                                       hello.member.rank, where);
   if (answer->type == kErrorFrame) return decodeError(answer->body);
   if (answer->type != kTableFrame) return remoteError("rendezvous: answer of type {}", answer->type);
   TUTTI_ASSIGN(RendezvousTable table, RendezvousTable::decode(answer->body));
