@@ -296,9 +296,8 @@ class Params : public ParamRegistry {
   StringParam topoDumpFile{*this, "NCCL_TOPO_DUMP_FILE", "",
                            "File that the topology of the host of rank NCCL_TOPO_DUMP_FILE_RANK is written "
                            "to."};
-  IntParam topoDumpFileRank{*this,   "NCCL_TOPO_DUMP_FILE_RANK",
-                            0,       0,
-                            1 << 30, "Rank that writes NCCL_TOPO_DUMP_FILE (and NCCL_GRAPH_DUMP_FILE)."};
+  IntParam topoDumpFileRank{
+      *this, "NCCL_TOPO_DUMP_FILE_RANK", 0, 0, 1 << 30, "Rank that writes NCCL_TOPO_DUMP_FILE."};
   BoolParam ignoreCpuAffinity{*this, "NCCL_IGNORE_CPU_AFFINITY", false,
                               "1: the library's threads may run on all CPUs of the device's NUMA node, also "
                               "those that the calling thread may not use."};
