@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/host_runtime.h"
+#include "support/forked_leaks.h"
 
 extern "C" const tuttiHostRuntime_v1* tuttiHostRuntime_v1_get(void);
 

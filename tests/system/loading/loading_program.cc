@@ -19,6 +19,8 @@
 #include <thread>
 #include <vector>
 
+#include "support/forked_leaks.h"
+
 namespace {
 
 [[noreturn]] void fail(const std::string& what) {
