@@ -36,7 +36,7 @@ Status checkForm(const Schedule& s) {
 bool agree(const Schedule& a, const Schedule& b) {
   return a.name == b.name && a.collective == b.collective && a.ranks == b.ranks && a.root == b.root &&
          a.parts == b.parts && a.maxCount == b.maxCount && a.scratchSegments == b.scratchSegments &&
-         a.sharedScratch == b.sharedScratch && a.sharedUserBuffers == b.sharedUserBuffers;
+         a.sharedScratch == b.sharedScratch;
 }
 
 Status checkSet(const ScheduleSet& set) {

@@ -15,6 +15,7 @@ struct Form {
   double p;  // ranks
   double n;  // bytes of the whole vector
   double levels;
+  double hosts;
 
   double gamma() const { return isReduction(collective) ? c.gamma : 0; }
 
@@ -114,6 +115,13 @@ double pairwiseSeconds(const Form& f) {
   return f.messages(1, share, 0, traffic) + (f.p - 2) * f.c.perPeer;
 }
 
+// A ring over hosts, and the time of two more messages for what the ranks of a host tell each other before
+// and after. All rails share the host's link.
+double hierarchicalSeconds(const Form& f) {
+  const double share = (f.hosts - 1) / f.hosts;
+  return f.messages(2 * f.hosts, 2 * share, share, 0);
+}
+
 }  // namespace
 
 CostParameters sharedMemoryCosts() {
@@ -137,8 +145,12 @@ CostParameters tcpCosts() {
 }
 
 double predictSeconds(const CostQuery& query, const CostParameters& costs) {
-  const Form form{costs, query.collective, static_cast<double>(query.ranks), static_cast<double>(query.bytes),
-                  std::ceil(std::log2(static_cast<double>(std::max(1, query.ranks))))};
+  const Form form{costs,
+                  query.collective,
+                  static_cast<double>(query.ranks),
+                  static_cast<double>(query.bytes),
+                  std::ceil(std::log2(static_cast<double>(std::max(1, query.ranks)))),
+                  static_cast<double>(query.hosts)};
   if (query.ranks <= 1) return 2 * form.n * costs.coreByte;
   if (query.algorithm == "ring") return ringSeconds(form);
   if (query.algorithm == "tree") return treeSeconds(form);
@@ -147,6 +159,7 @@ double predictSeconds(const CostQuery& query, const CostParameters& costs) {
   if (query.algorithm == "twoshot") return 2 * form.barrier() + form.memory(5 + 1 / form.p, 5 * form.p + 1);
   if (query.algorithm == "direct") return directSeconds(form);
   if (query.algorithm == "pairwise") return pairwiseSeconds(form);
+  if (query.algorithm == "hierarchical") return hierarchicalSeconds(form);
   return std::numeric_limits<double>::infinity();
 }
 

@@ -37,6 +37,7 @@ struct CostQuery {
   Collective collective = Collective::allReduce;
   int32_t ranks = 1;
   size_t bytes = 0;
+  int32_t hosts = 1;
 };
 
 /// Seconds that the call takes when all ranks enter at once; infinity for an algorithm that has no closed

@@ -39,6 +39,11 @@ struct ScheduleRequest {
   int32_t rank = 0;
   int32_t root = 0;
   Layout layout;
+  /// Ranks that share memory, host by host, in the order in which they should be visited; every rank is in
+  /// one. Empty: not known, or of no interest to the algorithm.
+  std::vector<std::vector<int32_t>> hosts;
+  /// The ranks of this rank's host can use each other's user buffers in this call.
+  bool mapped = false;
 };
 
 /// A schedule with the request's numbers filled in and no lanes yet.

@@ -8,6 +8,7 @@
 
 #include "algorithms/direct.h"
 #include "algorithms/double_tree.h"
+#include "algorithms/hierarchical.h"
 #include "algorithms/pairwise.h"
 #include "algorithms/recursive_doubling.h"
 #include "algorithms/ring.h"
@@ -15,13 +16,13 @@
 namespace tutti {
 namespace {
 
-const std::array<Algorithm, 7>& table() {
+const std::array<Algorithm, 8>& table() {
   using enum Collective;
   static const std::vector<Collective> kFive = {allReduce, allGather, reduceScatter, broadcast, reduce};
   static const std::vector<Collective> kAllEight = {allReduce, allGather, reduceScatter, broadcast,
                                                     reduce,    allToAll,  gather,        scatter};
   // Never destroyed, as programs may use communicators in static destructors.
-  static const auto& kTable = *new std::array<Algorithm, 7>{{
+  static const auto& kTable = *new std::array<Algorithm, 8>{{
       {"ring", "ring; chain for Broadcast and Reduce", Medium::messages, kFive, false, ring},
       {"tree",
        "double binary tree, pipelined",
@@ -45,6 +46,12 @@ const std::array<Algorithm, 7>& table() {
        {allToAll, gather, scatter},
        false,
        pairwise},
+      {"hierarchical",
+       "rings over hosts, whose ranks share the work",
+       Medium::hosts,
+       {allReduce},
+       false,
+       hierarchical},
   }};
   return kTable;
 }
@@ -63,6 +70,14 @@ Status checkRequest(const ScheduleRequest& request) {
   if (!request.layout.isPermutation()) return invalidArgument("the layout is not a permutation of the ranks");
   if (!request.layout.identity() && request.layout.size() != static_cast<size_t>(request.ranks))
     return invalidArgument("the layout orders {} ranks of {}", request.layout.size(), request.ranks);
+  if (request.hosts.empty()) return Status::ok();
+  std::vector<int32_t> all;
+  for (const std::vector<int32_t>& ranks : request.hosts) {
+    if (ranks.empty()) return invalidArgument("a host without ranks");
+    all.insert(all.end(), ranks.begin(), ranks.end());
+  }
+  if (all.size() != static_cast<size_t>(request.ranks) || !Layout(all).isPermutation())
+    return invalidArgument("the hosts do not hold each of the {} ranks once", request.ranks);
   return Status::ok();
 }
 

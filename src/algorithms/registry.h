@@ -15,6 +15,7 @@ enum class Medium : uint8_t {
   messages,       // any connection
   sharedScratch,  // all ranks map each other's scratch (one host)
   userBuffers,    // all ranks map each other's user buffers (one host, registered memory)
+  hosts,          // several hosts: messages between them, inside one what its ranks share
 };
 
 struct Algorithm {

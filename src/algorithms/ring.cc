@@ -6,11 +6,11 @@ namespace tutti {
 namespace {
 
 /// This rank's place: position, neighbours, and the blocks of the ranks before it.
-struct Place {
+struct RingPlace {
   const Layout& layout;
   int32_t p, position, next, previous;
 
-  explicit Place(const ScheduleRequest& request)
+  explicit RingPlace(const ScheduleRequest& request)
       : layout(request.layout),
         p(request.ranks),
         position(layout.positionOf(request.rank)),
@@ -38,7 +38,7 @@ struct Place {
 // owner. Drawn for 4 ranks, block 0 (a dot is one rank's contribution):
 //
 //     rank 1 --.--> rank 2 --..--> rank 3 --...--> rank 0 (....)
-void reduceScatterPhase(Lane& lane, const Place& at) {
+void reduceScatterPhase(Lane& lane, const RingPlace& at) {
   lane.once().send(at.next, {Buffer::input, at.blockBefore(1)});
   at.backwards(lane, 2, at.p - 2, [&](Lane& l, Affine block) {
     l.recvReduceSend(at.previous, {Buffer::input, block}, at.next);
@@ -46,27 +46,27 @@ void reduceScatterPhase(Lane& lane, const Place& at) {
 }
 
 // The owner has sent its complete block; everyone else stores it and passes it on, the last one only stores.
-void allGatherPhase(Lane& lane, const Place& at) {
+void allGatherPhase(Lane& lane, const RingPlace& at) {
   at.backwards(lane, 1, at.p - 2, [&](Lane& l, Affine block) {
     l.recvCopySend(at.previous, {Buffer::output, block}, at.next);
   });
   lane.once().recv(at.previous, {Buffer::output, at.blockBefore(at.p - 1)});
 }
 
-void allReduce(Lane& lane, const Place& at) {
+void allReduce(Lane& lane, const RingPlace& at) {
   const int32_t own = at.blockBefore(0);
   reduceScatterPhase(lane, at);
   lane.recvReduceCopySend(at.previous, {Buffer::input, own}, {Buffer::output, own}, at.next).finalize = true;
   allGatherPhase(lane, at);
 }
 
-void reduceScatter(Lane& lane, const Place& at) {
+void reduceScatter(Lane& lane, const RingPlace& at) {
   const int32_t own = at.blockBefore(0);
   reduceScatterPhase(lane, at);
   lane.recvReduce(at.previous, {Buffer::input, own}, {Buffer::output, own}).finalize = true;
 }
 
-void allGather(Lane& lane, const Place& at) {
+void allGather(Lane& lane, const RingPlace& at) {
   const int32_t own = at.blockBefore(0);
   lane.send(at.next, {Buffer::input, own});
   lane.copy({Buffer::input, own}, {Buffer::output, own});
@@ -74,7 +74,7 @@ void allGather(Lane& lane, const Place& at) {
 }
 
 /// Chain root -> root+1 -> ... -> root-1, in positions.
-void broadcast(Lane& lane, const Place& at, int32_t rootPosition) {
+void broadcast(Lane& lane, const RingPlace& at, int32_t rootPosition) {
   const int32_t distance = wrap(at.position - rootPosition, at.p);
   const Location output{Buffer::output, 0};
   if (distance == 0) {
@@ -88,7 +88,7 @@ void broadcast(Lane& lane, const Place& at, int32_t rootPosition) {
 }
 
 /// Chain root+1 -> root+2 -> ... -> root, in positions.
-void reduce(Lane& lane, const Place& at, int32_t rootPosition) {
+void reduce(Lane& lane, const RingPlace& at, int32_t rootPosition) {
   const int32_t distance = wrap(at.position - rootPosition, at.p);
   const Location input{Buffer::input, 0};
   if (distance == 0) {
@@ -104,7 +104,7 @@ void reduce(Lane& lane, const Place& at, int32_t rootPosition) {
 
 Schedule ring(const ScheduleRequest& request) {
   if (request.ranks == 1) return singleRank(request, "ring");
-  const Place at(request);
+  const RingPlace at(request);
   const int32_t rootPosition = request.layout.positionOf(request.root);
   const bool cutsVector = request.collective == Collective::allReduce;
   Schedule schedule = makeSchedule(request, "ring", cutsVector ? request.ranks : 1);

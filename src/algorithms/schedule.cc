@@ -41,7 +41,7 @@ bool touchesOthers(const Schedule& schedule, const Step& step) {
     case StepKind::wait:
       return step.team >= 0 ? teamHasOther(schedule, step.team) : isOther(step.peerFrom, schedule.rank);
     default:
-      return false;
+      return teamHasOther(schedule, step.team) || teamHasOther(schedule, step.dstTeam);
   }
 }
 
@@ -69,9 +69,18 @@ std::string peer(const Affine& rank, int port) {
   return port == 0 ? fmt::format("rank {}", text(rank)) : fmt::format("rank {}:{}", text(rank), port);
 }
 
+/// What the step reads; of a team: "sum of input[2] @ team 0".
+std::string source(const Step& step) {
+  return step.team >= 0 ? fmt::format("sum of {} @ team {}", text(step.src), step.team) : text(step.src);
+}
+
+std::string destination(const Step& step) {
+  return text(step.dst) + (step.dstTeam >= 0 ? fmt::format(" @ team {}", step.dstTeam) : "");
+}
+
 std::string operands(const Step& step) {
   const std::string message = peer(step.peerFrom, step.portFrom);
-  const std::string local = text(step.src);
+  const std::string local = source(step);
   return step.messageFirst ? message + " (+) " + local : local + " (+) " + message;
 }
 
@@ -81,17 +90,17 @@ std::string body(const Step& step) {
   const std::string whom = step.team >= 0 ? fmt::format("team {}", step.team) : std::string();
   switch (step.kind) {
     case StepKind::send:
-      return text(step.src) + " -> " + to;
+      return source(step) + " -> " + to;
     case StepKind::recv:
-      return text(step.dst) + " <- " + from;
+      return destination(step) + " <- " + from;
     case StepKind::recvReduce:
-      return text(step.dst) + " = " + operands(step);
+      return destination(step) + " = " + operands(step);
     case StepKind::recvReduceSend:
       return operands(step) + " -> " + to;
     case StepKind::recvCopySend:
-      return text(step.dst) + " <- " + from + " -> " + to;
+      return destination(step) + " <- " + from + " -> " + to;
     case StepKind::recvReduceCopySend:
-      return text(step.dst) + " = " + operands(step) + " -> " + to;
+      return destination(step) + " = " + operands(step) + " -> " + to;
     case StepKind::recvSend:
       return from + " -> " + to;
     case StepKind::copy:
@@ -99,8 +108,7 @@ std::string body(const Step& step) {
     case StepKind::reduceLocal:
       return text(step.dst) + " (+)= " + text(step.src);
     case StepKind::reduceTeam:
-      return text(step.dst) + (step.dstTeam >= 0 ? fmt::format(" @ team {}", step.dstTeam) : "") +
-             " = sum of " + text(step.src) + " @ " + whom;
+      return destination(step) + " = " + source(step);
     case StepKind::signal:
       return fmt::format("flag {} -> {}", step.flag, step.team >= 0 ? whom : peer(step.peerTo, 0));
     case StepKind::wait:

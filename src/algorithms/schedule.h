@@ -91,6 +91,11 @@ struct Location {
 /// Notation: msg is the next message from `peerFrom` on `portFrom`; (+) is the reduction; `->` is a message
 /// to `peerTo` on `portTo`. A send copies into the connection's next free FIFO slot and does not wait for the
 /// receiver unless all slots are full.
+///
+/// In steps with messages a team stands for its members' memory: with team >= 0 `src` is
+/// src@t0 (+) src@t1 (+) ... over the ranks t of `team`, in that order (with a message: msg (+) src@t0 (+)
+/// ..., and messageFirst is set); with dstTeam >= 0 `dst` is that place in the memory of every rank of that
+/// team.
 enum class StepKind : uint8_t {
   send,                // -> src
   recv,                // dst = msg
@@ -119,7 +124,7 @@ struct Step {
   int16_t portTo = 0;
   int16_t flag = 0;
   int16_t team = -1;     // index into Schedule::teams
-  int16_t dstTeam = -1;  // reduceTeam only
+  int16_t dstTeam = -1;  // the same, of the ranks that get the result
   /// The data segment (first of count) whose pieces the step moves; set where neither src nor dst is a user's
   /// buffer and so nothing else tells the size: scratch to scratch, scratch to a message, a message to
   /// scratch.
@@ -144,6 +149,8 @@ constexpr bool sends(StepKind kind) {
   return kind == StepKind::send || kind == StepKind::recvReduceSend || kind == StepKind::recvCopySend ||
          kind == StepKind::recvReduceCopySend || kind == StepKind::recvSend;
 }
+/// Steps that touch no data.
+constexpr bool onlyOrders(StepKind kind) { return kind == StepKind::signal || kind == StepKind::wait; }
 
 /// Steps repeated `iterations` times; the iteration number is the argument of every Affine inside.
 struct Block {
@@ -187,8 +194,8 @@ struct Lane {
 /// (allGather's input, reduceScatter's output, gather's input, scatter's output), only the segments of block
 /// = rank exist in it.
 ///
-/// name, collective, ranks, root, parts, maxCount, scratchSegments and the shared* marks are the same on all
-/// ranks; rank, flags, teams and lanes are each rank's own.
+/// name, collective, ranks, root, parts, maxCount, scratchSegments and sharedScratch are the same on all
+/// ranks, sharedUserBuffers on all ranks of a host; rank, flags, teams and lanes are each rank's own.
 struct Schedule {
   std::string name;  // "ring", "tree", ... as NCCL_ALGO and logs spell it
   Collective collective = Collective::allReduce;
@@ -199,7 +206,7 @@ struct Schedule {
   int32_t maxCount = 1;  // most segments that one message carries; 0: no rank sends messages
   int32_t scratchSegments = 0;
   bool sharedScratch = false;      // see Buffer
-  bool sharedUserBuffers = false;  // some rank reads or writes another rank's input or output
+  bool sharedUserBuffers = false;  // some rank reads or writes the input or output of another of its host
   int16_t flags = 0;               // flag numbers used: 0 .. flags-1
   std::vector<std::vector<int32_t>> teams;
   std::vector<Lane> lanes;
@@ -209,8 +216,8 @@ struct Schedule {
   int32_t segments() const { return blocks() * parts; }
   /// True when this rank or a peer touches the other's memory or flags: needs mapped connections.
   bool needsMapped() const;
-  /// True when some rank uses another rank's *user* buffers: all ranks must have registered theirs or share a
-  /// process. The same on all ranks.
+  /// True when some rank of this host uses another rank's *user* buffers: all of them must have registered
+  /// theirs or share a process. The same on all ranks of the host.
   bool needsMappedUserBuffers() const { return sharedUserBuffers; }
   /// Largest slice that this schedule may run with, in bytes, rounded down to a multiple of 64: messages fit
   /// a FIFO slot of `slotBytes`, the scratch segments fit a half of `scratchBytes` (private scratch too). The

@@ -62,6 +62,13 @@ std::string whyNot(const Algorithm& algorithm, const SelectorInput& input) {
     return fmt::format("{} does not implement {} on {} ranks", algorithm.name, name(input.collective),
                        input.ranks);
   if (input.ranks == 1) return {};
+  if (algorithm.medium == Medium::hosts) {
+    if (input.hosts > 1 && input.hosts < input.ranks) return {};
+    return fmt::format(
+        "{} needs several hosts, and one of them with several ranks that share memory; there are "
+        "{} hosts and {} ranks",
+        algorithm.name, input.hosts, input.ranks);
+  }
   if (algorithm.medium != Medium::messages && !input.allMapped)
     return fmt::format("{} needs all ranks on one host with shared memory, and there are {} hosts",
                        algorithm.name, input.hosts);
@@ -137,7 +144,7 @@ Result<Choice> choose(const SelectorInput& input, const AlgorithmFilter& filter)
       continue;
     }
     const double seconds =
-        predictSeconds({algorithm.name, input.collective, input.ranks, input.bytes}, costs);
+        predictSeconds({algorithm.name, input.collective, input.ranks, input.bytes, input.hosts}, costs);
     if (best.algorithm != nullptr && seconds >= best.predictedSeconds) continue;
     best.algorithm = &algorithm;
     best.predictedSeconds = seconds;
@@ -146,9 +153,12 @@ Result<Choice> choose(const SelectorInput& input, const AlgorithmFilter& filter)
     return invalidUsage("NCCL_ALGO={} leaves no algorithm for {} on {} ranks{}", filter.text(),
                         name(input.collective), input.ranks,
                         reasons.empty() ? "; none of those named exists here" : reasons);
-  if (!input.allMapped)
-    best.channels = static_cast<int32_t>(std::clamp<size_t>(
-        input.bytes / kBytesPerChannel, 1, static_cast<size_t>(std::max(1, input.maxChannels))));
+  if (!input.allMapped) {
+    const int32_t rails = best.algorithm->medium == Medium::hosts ? std::max(1, input.rails) : 1;
+    const auto most = static_cast<size_t>(std::max(1, input.maxChannels / rails));
+    best.channels = static_cast<int32_t>(
+        std::clamp<size_t>(input.bytes / kBytesPerChannel / static_cast<size_t>(rails), 1, most));
+  }
   return best;
 }
 

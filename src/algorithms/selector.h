@@ -43,9 +43,10 @@ class AlgorithmFilter {
 struct SelectorInput {
   Collective collective = Collective::allReduce;
   int32_t ranks = 1;
-  size_t bytes = 0;        // the whole vector (see CostQuery)
-  bool allMapped = false;  // all ranks share memory (one host)
-  int32_t hosts = 1;
+  size_t bytes = 0;             // the whole vector (see CostQuery)
+  bool allMapped = false;       // all ranks share memory (one host)
+  int32_t hosts = 1;            // groups of ranks that share memory
+  int32_t rails = 1;            // rings that hierarchical algorithms make on each channel
   bool zeroCopyUsable = false;  // all ranks' user buffers of this call can be used directly
   int32_t maxChannels = 1;
 };
@@ -63,6 +64,7 @@ Result<Choice> choose(const SelectorInput& input, const AlgorithmFilter& filter)
 Result<Choice> choose(const SelectorInput& input, std::string_view ncclAlgo);
 
 /// Channels for a call of `bytes`: one inside a host, else one for each kBytesPerChannel up to the most.
+/// Where a channel has several rails, each of them counts: what keeps a link busy are connections.
 constexpr size_t kBytesPerChannel = 512 * 1024;
 
 }  // namespace tutti

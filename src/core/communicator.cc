@@ -124,7 +124,7 @@ Status Communicator::connectTo(Deadline deadline) {
     endpoint_ = std::move(endpoint);
   }
   operators_ = std::make_unique<ReductionOps>(setup_.ranks);
-  TUTTI_ASSIGN(planner_, Planner::create(*endpoint_, static_cast<int>(hosts.size())));
+  TUTTI_ASSIGN(planner_, Planner::create(*endpoint_));
   ExecutorOptions executorOptions;
   executorOptions.wait = WaitPolicy::forRanks(*endpoint_);
   if (const std::string target = params().simdTarget(); !target.empty()) {

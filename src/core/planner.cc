@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "algorithms/hierarchical.h"
 #include "algorithms/registry.h"
 #include "algorithms/segment_table.h"
 #include "algorithms/send_recv.h"
@@ -24,6 +25,13 @@ size_t vectorBytes(const Operation& operation, int ranks) {
   return manyBlocks ? block * static_cast<size_t>(ranks) : block;
 }
 
+Layout hostByHost(const Endpoint& endpoint) {
+  std::vector<int32_t> order;
+  for (const std::vector<int>& ranks : endpoint.hosts())
+    order.insert(order.end(), ranks.begin(), ranks.end());
+  return Layout(std::move(order));
+}
+
 }  // namespace
 
 std::vector<PeerBuffer> peerBuffersOf(const Schedule& schedule) {
@@ -39,12 +47,11 @@ std::vector<PeerBuffer> peerBuffersOf(const Schedule& schedule) {
   for (const Lane& lane : schedule.lanes) {
     for (const Block& block : lane.blocks) {
       for (const Step& step : block.steps) {
-        if (step.kind == StepKind::signal || step.kind == StepKind::wait) continue;
+        if (onlyOrders(step.kind)) continue;
         for (int32_t i = 0; i < block.iterations; ++i) {
           add(step.src, step.src.rank.at(i));
           add(step.dst, step.dst.rank.at(i));
         }
-        if (step.kind != StepKind::reduceTeam) continue;
         addTeam(step.src, step.team);
         addTeam(step.dst, step.dstTeam);
       }
@@ -53,10 +60,13 @@ std::vector<PeerBuffer> peerBuffersOf(const Schedule& schedule) {
   return {found.begin(), found.end()};
 }
 
-Result<std::unique_ptr<Planner>> Planner::create(const Endpoint& endpoint, int hosts) {
+Result<std::unique_ptr<Planner>> Planner::create(const Endpoint& endpoint) {
   TUTTI_ASSIGN(AlgorithmFilter filter, AlgorithmFilter::parse(params().algo()).withContext("NCCL_ALGO"));
-  return std::unique_ptr<Planner>(new Planner(endpoint, hosts, std::move(filter)));
+  return std::unique_ptr<Planner>(new Planner(endpoint, std::move(filter)));
 }
+
+Planner::Planner(const Endpoint& endpoint, AlgorithmFilter filter)
+    : endpoint_(endpoint), layout_(hostByHost(endpoint)), filter_(std::move(filter)) {}
 
 Result<Choice> Planner::chooseFor(const Operation& operation, bool zeroCopy) const {
   SelectorInput input;
@@ -64,7 +74,8 @@ Result<Choice> Planner::chooseFor(const Operation& operation, bool zeroCopy) con
   input.ranks = endpoint_.ranks();
   input.bytes = vectorBytes(operation, endpoint_.ranks());
   input.allMapped = allMapped();
-  input.hosts = hosts_;
+  input.hosts = static_cast<int32_t>(endpoint_.hosts().size());
+  input.rails = railCount(endpoint_.hosts());
   input.zeroCopyUsable = zeroCopy;
   input.maxChannels = endpoint_.options().channels;
   return choose(input, filter_);
@@ -87,7 +98,7 @@ Result<double> Planner::predictSeconds(const Operation& operation) const {
 }
 
 Result<bool> Planner::wantsZeroCopy(const Operation& operation) {
-  if (endpoint_.ranks() == 1 || !allMapped()) return false;
+  if (endpoint_.localRanks().size() == 1) return false;
   if (operation.reduction.ownScalar) return false;  // a rank cannot scale what it reads from its peers
   TUTTI_ASSIGN(const Plan plan, this->plan(operation, true));
   return plan.schedule->needsMappedUserBuffers();
@@ -106,7 +117,7 @@ Result<Plan> Planner::plan(const Operation& operation, bool zeroCopy) {
 Result<Plan> Planner::makePlan(const Operation& operation, bool zeroCopy) {
   TUTTI_ASSIGN(const Choice choice, chooseFor(operation, zeroCopy));
   Plan plan;
-  TUTTI_ASSIGN(plan.schedule, schedule(choice.algorithm->name, operation.collective, operation.root));
+  TUTTI_ASSIGN(plan.schedule, schedule(*choice.algorithm, operation.collective, operation.root, zeroCopy));
   plan.sliceBytes = sliceBytesFor(*plan.schedule);
   plan.channels = choice.channels;
   plan.peerBuffers = peerBuffersOf(*plan.schedule);
@@ -117,16 +128,21 @@ Result<Plan> Planner::makePlan(const Operation& operation, bool zeroCopy) {
   return plan;
 }
 
-Result<std::shared_ptr<const Schedule>> Planner::schedule(std::string_view algorithm, Collective collective,
-                                                          int root) {
-  auto& cached = schedules_[ScheduleKey(algorithm, collective, root)];
+Result<std::shared_ptr<const Schedule>> Planner::schedule(const Algorithm& algorithm, Collective collective,
+                                                          int root, bool zeroCopy) {
+  // Only here do the two differ: other algorithms either need peers' user buffers or have no use for them.
+  const bool mapped = zeroCopy && algorithm.medium == Medium::hosts;
+  auto& cached = schedules_[ScheduleKey(algorithm.name, collective, root, mapped)];
   if (cached == nullptr) {
     ScheduleRequest request;
     request.collective = collective;
     request.ranks = endpoint_.ranks();
     request.rank = endpoint_.rank();
     request.root = root;
-    TUTTI_ASSIGN(Schedule made, generate(algorithm, request));
+    request.layout = layout_;
+    request.hosts = endpoint_.hosts();
+    request.mapped = mapped;
+    TUTTI_ASSIGN(Schedule made, generate(algorithm.name, request));
     cached = std::make_shared<const Schedule>(std::move(made));
   }
   return cached;
@@ -143,7 +159,7 @@ Result<Plan> Planner::planMessage(const Operation& message) {
   const bool sends = message.kind != Operation::Kind::recv;
   const bool part = message.partOfCollective;
   const std::string_view key = part ? (sends ? "send part" : "recv part") : sends ? "send" : "recv";
-  auto& cached = schedules_[ScheduleKey(key, Collective::sendRecv, peer)];
+  auto& cached = schedules_[ScheduleKey(key, Collective::sendRecv, peer, false)];
   if (cached == nullptr) {
     const int from = sends ? self : peer;
     const int to = sends ? peer : self;

@@ -42,10 +42,10 @@ struct Plan {
 class Planner {
  public:
   /// An error when NCCL_ALGO cannot be understood.
-  static Result<std::unique_ptr<Planner>> create(const Endpoint& endpoint, int hosts);
+  static Result<std::unique_ptr<Planner>> create(const Endpoint& endpoint);
 
-  /// True when the operation should run in place on the users' buffers, provided that all ranks' buffers can
-  /// be mapped: worth a negotiation. Depends only on what all ranks know.
+  /// True when the operation should run in place on the users' buffers, provided that the buffers of all
+  /// ranks of this host can be mapped: worth a negotiation among them. The same on all of them.
   Result<bool> wantsZeroCopy(const Operation& operation);
   Result<Plan> plan(const Operation& operation, bool zeroCopy);
   /// An error when NCCL_ALGO leaves nothing that could run the operation. Thread-safe; for the call that
@@ -57,23 +57,23 @@ class Planner {
   Result<Plan> planMessage(const Operation& message);
 
  private:
-  Planner(const Endpoint& endpoint, int hosts, AlgorithmFilter filter)
-      : endpoint_(endpoint), hosts_(hosts), filter_(std::move(filter)) {}
+  Planner(const Endpoint& endpoint, AlgorithmFilter filter);
 
   Result<Choice> chooseFor(const Operation& operation, bool zeroCopy) const;
   Result<Plan> makePlan(const Operation& operation, bool zeroCopy);
-  Result<std::shared_ptr<const Schedule>> schedule(std::string_view algorithm, Collective collective,
-                                                   int root);
+  Result<std::shared_ptr<const Schedule>> schedule(const Algorithm& algorithm, Collective collective,
+                                                   int root, bool zeroCopy);
   size_t sliceBytesFor(const Schedule& schedule) const;
   bool allMapped() const { return endpoint_.localRanks().size() == static_cast<size_t>(endpoint_.ranks()); }
 
   using ScheduleKey =
-      std::tuple<std::string_view, Collective, int>;  // algorithm (a literal), collective, root or peer
+      std::tuple<std::string_view, Collective, int, bool>;  // algorithm (a literal), collective, root or
+                                                            // peer, whether peers' user buffers can be used
   using PlanKey = std::tuple<Collective, int, size_t, bool>;  // collective, root, bytes of all, zero copy
   static constexpr size_t kMostPlans = 4096;
 
   const Endpoint& endpoint_;
-  const int hosts_;
+  const Layout layout_;  // host by host: a ring enters and leaves each host once
   const AlgorithmFilter filter_;
   std::map<ScheduleKey, std::shared_ptr<const Schedule>> schedules_;
   std::map<PlanKey, Plan> plans_;

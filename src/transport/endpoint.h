@@ -77,6 +77,8 @@ class Endpoint {
   virtual bool sameProcess(int peer) const = 0;
   /// Ranks of this host (mapped ones), ascending, this rank included.
   virtual const std::vector<int>& localRanks() const = 0;
+  /// All ranks by hosts (groups that share memory): the same on all ranks, ascending, by their lowest ranks.
+  virtual const std::vector<std::vector<int>>& hosts() const = 0;
   /// "NET/Socket", "SHM", "P2P/direct": for logs.
   virtual std::string transportName(int peer) const = 0;
 

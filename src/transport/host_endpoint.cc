@@ -13,6 +13,7 @@ HostEndpoint::HostEndpoint(std::vector<PeerInfo> peers, int rank, const Endpoint
       rank_(rank),
       options_(options),
       localRanks_(std::move(group.ranks)),
+      hosts_(std::move(group.all)),
       localIndex_(peers_.size(), -1),
       directBuffers_(group.directBuffers),
       secret_(transportSecret(options)),

@@ -27,6 +27,7 @@ class HostEndpoint final : public Endpoint {
   bool mapped(int peer) const override { return localIndex(peer) >= 0; }
   bool sameProcess(int peer) const override;
   const std::vector<int>& localRanks() const override { return localRanks_; }
+  const std::vector<std::vector<int>>& hosts() const override { return hosts_; }
   std::string transportName(int peer) const override;
 
   Result<FifoSender*> sender(int peer, int channel, int port) override;
@@ -65,6 +66,7 @@ class HostEndpoint final : public Endpoint {
   int rank_;
   EndpointOptions options_;
   std::vector<int> localRanks_;
+  std::vector<std::vector<int>> hosts_;
   std::vector<int> localIndex_;  // by rank: place among localRanks_, or -1
   bool directBuffers_;
   Secret secret_;

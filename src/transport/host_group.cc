@@ -83,6 +83,7 @@ class Joiner {
       TUTTI_TRY(fallBack(reports));
     HostGroup group;
     group.ranks = members();
+    group.all = groups();
     placeMemory(group.ranks);
     group.segment = std::move(segment_);
     group.needsMessages = group.ranks.size() != peers_.size();
@@ -115,6 +116,13 @@ class Joiner {
     for (const auto& other : peers_)
       if (lowest_[static_cast<size_t>(other.rank)] == lowest()) ranks.push_back(other.rank);
     return ranks;
+  }
+  std::vector<std::vector<int>> groups() const {
+    std::map<int, std::vector<int>> byLowest;
+    for (const auto& other : peers_) byLowest[lowest_[static_cast<size_t>(other.rank)]].push_back(other.rank);
+    std::vector<std::vector<int>> all;
+    for (auto& [first, ranks] : byLowest) all.push_back(std::move(ranks));
+    return all;
   }
   bool spansProcesses() const {
     const auto ranks = members();

@@ -28,6 +28,8 @@ namespace tutti {
 
 struct HostGroup {
   std::vector<int> ranks;  // that share memory with this rank, ascending, itself included
+  /// All groups of the communicator, the same on all ranks: ascending in each, by their lowest ranks.
+  std::vector<std::vector<int>> all;
   std::shared_ptr<HostSegment> segment;
   /// Same for all ranks: false when every rank of the communicator is in one group.
   bool needsMessages = false;

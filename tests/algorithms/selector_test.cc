@@ -23,6 +23,16 @@ SelectorInput network(Collective collective, int32_t ranks, size_t bytes) {
   return {.collective = collective, .ranks = ranks, .bytes = bytes, .hosts = ranks, .maxChannels = 4};
 }
 
+/// `hosts` hosts of two ranks.
+SelectorInput pairs(int32_t hosts, size_t bytes) {
+  return {.collective = Collective::allReduce,
+          .ranks = 2 * hosts,
+          .bytes = bytes,
+          .hosts = hosts,
+          .rails = 2,
+          .maxChannels = 4};
+}
+
 std::string chosen(const SelectorInput& input, const std::string& ncclAlgo = "") {
   const auto choice = choose(input, ncclAlgo);
   return choice.isOk() ? std::string(choice->algorithm->name) : choice.status().message();
@@ -37,6 +47,24 @@ TEST(Selector, PicksTheFormThatSuitsTheSize) {
   EXPECT_EQ(chosen(network(Collective::allReduce, 8, 256 << 20)), "ring");
   EXPECT_EQ(chosen(network(Collective::broadcast, 16, 1024)), "tree");
   EXPECT_EQ(chosen(network(Collective::reduceScatter, 3, 1024)), "ring");
+}
+
+TEST(Selector, SendsLargeVectorsBetweenHostsOnceForAllTheirRanks) {
+  EXPECT_EQ(chosen(pairs(3, 64 << 20)), "hierarchical");
+  EXPECT_EQ(chosen(pairs(3, 8)), "doubling");
+  EXPECT_EQ(chosen(pairs(3, 64 << 20), "ring"), "ring");
+  EXPECT_THAT(chosen(network(Collective::allReduce, 4, 8), "hierarchical"),
+              HasSubstr("needs several hosts, and one of them with several ranks"));
+  EXPECT_THAT(chosen(host(Collective::allReduce, 4, 8), "hierarchical"), HasSubstr("there are 1 hosts"));
+}
+
+TEST(Selector, CountsTheRailsOfAChannelAsConnections) {
+  EXPECT_EQ(choose(pairs(3, 64 << 20), "")->channels, 2);
+  EXPECT_EQ(choose(pairs(3, 64 << 20), "ring")->channels, 4);
+  EXPECT_EQ(choose(pairs(3, 1 << 20), "")->channels, 1);
+  SelectorInput wide = pairs(3, 64 << 20);
+  wide.rails = 8;
+  EXPECT_EQ(choose(wide, "")->channels, 1);
 }
 
 TEST(Selector, AnswersForEveryCallThatExists) {

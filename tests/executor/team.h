@@ -21,12 +21,19 @@ namespace tutti::test {
 /// Endpoints and executors of `ranks` ranks of this process.
 class Team {
  public:
-  Team(int ranks, const EndpointOptions& options, const ExecutorOptions& executorOptions) {
+  Team(int ranks, const EndpointOptions& options, const ExecutorOptions& executorOptions)
+      : Team(std::vector<int>(static_cast<size_t>(ranks), 0), options, executorOptions) {}
+
+  /// hostOf[r]: number of the host that rank r believes to be on. Between hosts are sockets.
+  Team(const std::vector<int>& hostOf, const EndpointOptions& options,
+       const ExecutorOptions& executorOptions) {
+    const int ranks = static_cast<int>(hostOf.size());
     endpoints_.resize(static_cast<size_t>(ranks));
     schedules_.resize(static_cast<size_t>(ranks));
     std::vector<PeerInfo> peers;
     for (int r = 0; r < ranks; ++r) {
-      peers.push_back({r, "testhost", "testhost-id", 4711, 4711, r});
+      const std::string host = "testhost" + std::to_string(hostOf[static_cast<size_t>(r)]);
+      peers.push_back({r, host, host + "-id", 4711, 4711, r});
       faults_.push_back(std::make_shared<FaultState>());
     }
     auto hub = std::make_shared<LocalOobHub>(ranks);

@@ -91,7 +91,8 @@ TEST_P(KilledRank, IsNamedByTheOthersWithinFiveSecondsAndAbortReturns) {
 
 INSTANTIATE_TEST_SUITE_P(Paths, KilledRank,
                          testing::Values(Case{Path::sharedMemory, 2}, Case{Path::sharedMemory, 4u << 20},
-                                         Case{Path::sockets, 2}, Case{Path::sockets, 1u << 20}),
+                                         Case{Path::sockets, 2}, Case{Path::sockets, 1u << 20},
+                                         Case{Path::hosts, 1u << 20}),
                          [](const auto& each) {
                            return std::string(nameOf(each.param.path)) +
                                   (each.param.count > 100 ? "Large" : "Small");

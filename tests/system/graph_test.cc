@@ -47,7 +47,8 @@ TEST_P(CapturedBetweenProcesses, RunsAtEachLaunch) {
   ranks.expectSuccess(30s);
 }
 
-INSTANTIATE_TEST_SUITE_P(Paths, CapturedBetweenProcesses, testing::Values(Path::sharedMemory, Path::sockets),
+INSTANTIATE_TEST_SUITE_P(Paths, CapturedBetweenProcesses,
+                         testing::Values(Path::sharedMemory, Path::sockets, Path::hosts),
                          [](const auto& each) { return nameOf(each.param); });
 
 }  // namespace

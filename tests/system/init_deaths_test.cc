@@ -90,7 +90,7 @@ TEST_P(KilledInInit, IsNamedByTheOthers) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Paths, KilledInInit, testing::Values(Path::sharedMemory, Path::sockets),
+INSTANTIATE_TEST_SUITE_P(Paths, KilledInInit, testing::Values(Path::sharedMemory, Path::sockets, Path::hosts),
                          [](const auto& each) { return nameOf(each.param); });
 
 /// Ranks make children of their communicator for ever.

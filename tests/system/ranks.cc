@@ -13,7 +13,9 @@ namespace {
 constexpr auto kInitTime = std::chrono::seconds(30);
 
 int runRank(int rank, int ranks, Path path, const RankProcesses::Body& body, const ChildSide& parent) {
-  if (path == Path::sockets) ::setenv("NCCL_HOSTID", ("host" + std::to_string(rank)).c_str(), 1);
+  const int perHost = path == Path::sockets ? 1 : 2;
+  if (path != Path::sharedMemory)
+    ::setenv("NCCL_HOSTID", ("host" + std::to_string(rank / perHost)).c_str(), 1);
   ncclUniqueId id{};
   if (rank == 0) {
     must(ncclGetUniqueId(&id), "ncclGetUniqueId", parent);
@@ -58,7 +60,17 @@ void must(cudaError_t error, const char* what, const ChildSide& parent) {
   _exit(1);
 }
 
-const char* nameOf(Path path) { return path == Path::sockets ? "Sockets" : "SharedMemory"; }
+const char* nameOf(Path path) {
+  switch (path) {
+    case Path::sharedMemory:
+      return "SharedMemory";
+    case Path::sockets:
+      return "Sockets";
+    case Path::hosts:
+      return "Hosts";
+  }
+  return "?";
+}
 
 RankProcesses::RankProcesses(int ranks, Path path, const Body& body,
                              const std::function<void(int rank)>& prepare) {

@@ -28,6 +28,7 @@ ncclUniqueId fromHex(const std::string& text);
 enum class Path {
   sharedMemory,  // as found: all on one host
   sockets,       // each rank believes that it is on a host of its own (NCCL_HOSTID)
+  hosts,         // every two ranks believe that they are on a host of their own
 };
 const char* nameOf(Path path);
 

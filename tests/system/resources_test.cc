@@ -158,7 +158,8 @@ TEST_P(BetweenProcesses, AnIdleCommunicatorUsesNoProcessorTime) {
   ranks.expectSuccess(10s);
 }
 
-INSTANTIATE_TEST_SUITE_P(Paths, BetweenProcesses, testing::Values(Path::sharedMemory, Path::sockets),
+INSTANTIATE_TEST_SUITE_P(Paths, BetweenProcesses,
+                         testing::Values(Path::sharedMemory, Path::sockets, Path::hosts),
                          [](const auto& each) { return std::string(nameOf(each.param)); });
 
 }  // namespace

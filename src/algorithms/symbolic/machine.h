@@ -121,6 +121,9 @@ class SymbolicMachine {
   Status executeSignal(size_t lane, const Step& step);
   Status executeWait(size_t lane, const Step& step, Outcome* outcome);
   Status reduceTeam(size_t lane, const Step& step);
+  Status addOwn(size_t lane, const Step& step, bool reduces, std::vector<Value>* values);
+  Status addTeam(size_t lane, const Step& step, std::vector<Value>* values);
+  Status storeResult(size_t lane, const Step& step, const std::vector<Value>& values);
   Status load(size_t lane, const Step& step, const Location& location, int32_t owner,
               std::vector<Value>* values);
   Status store(size_t lane, const Step& step, const Location& location, int32_t owner,

@@ -131,19 +131,7 @@ Status SymbolicMachine::executeMessage(size_t lane, const Step& step, Outcome* o
   const bool reduces = step.kind == StepKind::recvReduce || step.kind == StepKind::recvReduceSend ||
                        step.kind == StepKind::recvReduceCopySend;
   if (reduces || in == nullptr) {
-    std::vector<Value> local;
-    if (step.src.rank != Affine(kSelf)) return internalError("message steps work on the own memory");
-    TUTTI_TRY(load(lane, step, step.src, state.rank, &local));
-    if (!reduces) {
-      values = std::move(local);
-    } else if (local.size() != values.size()) {
-      return internalError("reduces {} segments with {}", local.size(), values.size());
-    } else if (step.messageFirst) {
-      TUTTI_TRY(combine(values, local));
-    } else {
-      TUTTI_TRY(combine(local, values));
-      values = std::move(local);
-    }
+    TUTTI_TRY(step.team >= 0 ? addTeam(lane, step, &values) : addOwn(lane, step, reduces, &values));
   }
   TUTTI_TRY(finalizeValues(lane, step, values));
   TUTTI_TRY(checkSizes(lane, step, values));
@@ -151,7 +139,7 @@ Status SymbolicMachine::executeMessage(size_t lane, const Step& step, Outcome* o
                      step.kind == StepKind::recvCopySend || step.kind == StepKind::recvReduceCopySend;
   if (keeps) {
     if (step.dst.rank != Affine(kSelf)) return internalError("message steps work on the own memory");
-    TUTTI_TRY(store(lane, step, step.dst, state.rank, values));
+    TUTTI_TRY(storeResult(lane, step, values));
   }
   if (out == nullptr) return Status::ok();
   if (counting(state)) {
@@ -160,6 +148,58 @@ Status SymbolicMachine::executeMessage(size_t lane, const Step& step, Outcome* o
   }
   out->queue.push_back({std::move(values), order_.release(lane), state.round, state.call, state.slice});
   wake(out->waitingReceiver);
+  return Status::ok();
+}
+
+/// Adds a step's own local operand to the values of its message, or takes it where there is none.
+Status SymbolicMachine::addOwn(size_t lane, const Step& step, bool reduces, std::vector<Value>* values) {
+  std::vector<Value> local;
+  if (step.src.rank != Affine(kSelf)) return internalError("message steps work on the own memory");
+  TUTTI_TRY(load(lane, step, step.src, lanes_[lane].rank, &local));
+  if (!reduces) {
+    *values = std::move(local);
+    return Status::ok();
+  }
+  if (local.size() != values->size())
+    return internalError("reduces {} segments with {}", local.size(), values->size());
+  if (step.messageFirst) return combine(*values, local);
+  TUTTI_TRY(combine(local, *values));
+  *values = std::move(local);
+  return Status::ok();
+}
+
+/// Adds what the ranks of the step's team hold to `values`, one after the other; empty values: their sum.
+Status SymbolicMachine::addTeam(size_t lane, const Step& step, std::vector<Value>* values) {
+  const std::vector<int32_t>* sources = nullptr;
+  TUTTI_TRY(team(lanes_[lane], step.team, &sources));
+  if (sources->empty()) return internalError("team {} is empty", step.team);
+  if (!values->empty() && !step.messageFirst)
+    return internalError("a message comes before the members of a team: set messageFirst");
+  for (const int32_t source : *sources) {
+    std::vector<Value> held;
+    TUTTI_TRY(load(lane, step, step.src, source, &held));
+    if (values->empty()) {
+      *values = std::move(held);
+    } else if (held.size() != values->size()) {
+      return internalError("reduces {} segments with {}", held.size(), values->size());
+    } else {
+      TUTTI_TRY(combine(*values, held));
+    }
+  }
+  return Status::ok();
+}
+
+/// Stores to the step's destination, at every rank of dstTeam where there is one.
+Status SymbolicMachine::storeResult(size_t lane, const Step& step, const std::vector<Value>& values) {
+  std::vector<int32_t> one(1);
+  const std::vector<int32_t>* targets = &one;
+  if (step.dstTeam >= 0) {
+    TUTTI_TRY(team(lanes_[lane], step.dstTeam, &targets));
+    if (targets->empty()) return internalError("team {} is empty", step.dstTeam);
+  } else {
+    TUTTI_TRY(ownerOf(lanes_[lane], step.dst, &one[0]));
+  }
+  for (const int32_t target : *targets) TUTTI_TRY(store(lane, step, step.dst, target, values));
   return Status::ok();
 }
 
@@ -241,16 +281,7 @@ Status SymbolicMachine::reduceTeam(size_t lane, const Step& step) {
   if (step.src.count != step.dst.count)
     return internalError("moves {} segments to {}", step.src.count, step.dst.count);
   std::vector<Value> sum;
-  for (const int32_t source : *sources) {
-    std::vector<Value> values;
-    TUTTI_TRY(load(lane, step, step.src, source, &values));
-    if (sum.empty()) {
-      sum = std::move(values);
-    } else {
-      TUTTI_TRY(combine(sum, values));
-    }
-  }
-  if (sum.empty()) return internalError("team {} is empty", step.team);
+  TUTTI_TRY(addTeam(lane, step, &sum));
   TUTTI_TRY(finalizeValues(lane, step, sum));
   TUTTI_TRY(checkSizes(lane, step, sum));
   std::vector<int32_t> one(1);
@@ -260,11 +291,9 @@ Status SymbolicMachine::reduceTeam(size_t lane, const Step& step) {
   } else {
     TUTTI_TRY(ownerOf(state, step.dst, &one[0]));
   }
-  for (const int32_t target : *targets) {
+  for (const int32_t target : *targets)
     for (const int32_t source : *sources) TUTTI_TRY(checkOverlap(state, step, source, target));
-    TUTTI_TRY(store(lane, step, step.dst, target, sum));
-  }
-  return Status::ok();
+  return storeResult(lane, step, sum);
 }
 
 Status SymbolicMachine::ownerOf(const LaneState& lane, const Location& location, int32_t* owner) const {

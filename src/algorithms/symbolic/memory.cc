@@ -111,6 +111,9 @@ Status SymbolicMemory::findUser(const Accessor& who, const Place& place, Cell** 
   if (place.owner != who.rank) {
     if (!mine.sharedUserBuffers)
       return internalError("{} is used, but the schedule does not declare sharedUserBuffers", toText(place));
+    if (memory.schedule != nullptr && !memory.schedule->sharedUserBuffers)
+      return internalError("{} is used, but its owner's schedule does not declare sharedUserBuffers",
+                           toText(place));
     if (memory.call != who.call)
       return internalError("race: {} is used in call {} while its owner is not in that call", toText(place),
                            who.call);

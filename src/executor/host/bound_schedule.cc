@@ -108,9 +108,11 @@ class Binder {
     out.scaled = scaledSources(step);
     if (out.receives) TUTTI_TRY(bindReceivers(step, iterations, &out));
     if (out.sends) TUTTI_TRY(bindSenders(step, iterations, &out));
-    if (step.kind == StepKind::reduceTeam) TUTTI_TRY(bindTeams(step, &out));
-    if (step.kind == StepKind::signal || step.kind == StepKind::wait)
+    if (onlyOrders(step.kind)) {
       TUTTI_TRY(bindFlags(step, iterations, &out));
+    } else {
+      TUTTI_TRY(bindTeams(step, &out));
+    }
     notePeerBuffers(out.source);
     notePeerBuffers(out.destination);
     bound_->steps.push_back(out);
@@ -131,6 +133,7 @@ class Binder {
       case StepKind::reduceLocal:
         return Scaled::rest;  // dst (+) src
       case StepKind::send:
+        return step.team >= 0 ? Scaled::all : Scaled::first;
       case StepKind::copy:
         return Scaled::first;
       default:
@@ -221,16 +224,29 @@ class Binder {
   }
 
   Status bindTeams(const Step& step, BoundStep* out) {
-    TUTTI_ASSIGN(out->sourceTeam, team(step.team));
-    if (out->sourceTeam->empty()) return internalError("team {} is empty", step.team);
-    for (const int32_t rank : *out->sourceTeam) TUTTI_TRY(checkMapped(rank));
-    out->source.ofPeer = true;
-    if (step.dstTeam < 0) return Status::ok();
-    TUTTI_ASSIGN(out->destinationTeam, team(step.dstTeam));
-    if (out->destinationTeam->empty()) return internalError("team {} is empty", step.dstTeam);
-    for (const int32_t rank : *out->destinationTeam) TUTTI_TRY(checkMapped(rank));
-    out->destination.ofPeer = true;
+    if (step.team >= 0) {
+      if (!out->hasSource) return internalError("nothing to sum over team {}", step.team);
+      if (out->receives && !step.messageFirst)
+        return internalError("a message comes before the members of a team");
+      TUTTI_ASSIGN(out->sourceTeam, mappedTeam(step.team));
+      out->source.ofPeer = true;
+    } else if (step.kind == StepKind::reduceTeam) {
+      return internalError("team {} of {}", step.team, schedule_.teams.size());
+    }
+    if (step.dstTeam >= 0) {
+      if (!out->hasDestination) return internalError("nothing to store for team {}", step.dstTeam);
+      TUTTI_ASSIGN(out->destinationTeam, mappedTeam(step.dstTeam));
+      out->destination.ofPeer = true;
+    }
     return Status::ok();
+  }
+
+  /// A team whose ranks' memory this rank sees.
+  Result<const std::vector<int32_t>*> mappedTeam(int number) const {
+    TUTTI_ASSIGN(const auto* members, team(number));
+    if (members->empty()) return internalError("team {} is empty", number);
+    for (const int32_t rank : *members) TUTTI_TRY(checkMapped(rank));
+    return members;
   }
 
   Status bindFlags(const Step& step, int32_t iterations, BoundStep* out) {

@@ -92,8 +92,8 @@ struct BoundStep {
   bool receiverVaries = false;
   uint32_t table = 0;                                     // signal, wait: first entry in raises / waits
   uint32_t tableCount = 0;                                // and how many
-  const std::vector<int32_t>* sourceTeam = nullptr;       // reduceTeam
-  const std::vector<int32_t>* destinationTeam = nullptr;  // reduceTeam with several destinations
+  const std::vector<int32_t>* sourceTeam = nullptr;       // whose memory the source is summed over; else null
+  const std::vector<int32_t>* destinationTeam = nullptr;  // in whose memory the result is stored; else null
   const Step* text = nullptr;                             // for messages
 };
 

@@ -138,11 +138,12 @@ HostRun::StepResult HostRun::moveData(const LaunchState& launch, const BoundStep
     for (int32_t piece = 0; piece < step.pieces; ++piece) {
       const size_t bytes = bytesOf(piece);
       if (bytes == 0) continue;
-      if (step.kind == StepKind::reduceTeam) {
-        moveTeamPiece(launch, step, lane, piece, bytes);
+      const std::byte* from = message == nullptr ? nullptr : message + total;
+      std::byte* to = slot == nullptr ? nullptr : slot + total;
+      if (step.sourceTeam != nullptr || step.destinationTeam != nullptr) {
+        moveTeamPiece(launch, step, lane, piece, bytes, from, to);
       } else {
-        movePiece(launch, step, lane, piece, bytes, message == nullptr ? nullptr : message + total,
-                  slot == nullptr ? nullptr : slot + total);
+        movePiece(launch, step, lane, piece, bytes, from, to);
       }
       total += bytes;
     }
@@ -171,7 +172,7 @@ std::byte* HostRun::address(const LaunchState& launch, const BoundLocation& loca
   return base + launch.table.piece(location.buffer, at.block, at.part, lane.slice, rank).offset;
 }
 
-/// All steps but reduceTeam: up to two sources (local memory, message) into up to two destinations (memory,
+/// Steps without teams: up to two sources (local memory, message) into up to two destinations (memory,
 /// slot).
 void HostRun::movePiece(const LaunchState& launch, const BoundStep& step, const LaneState& lane,
                         int32_t piece, size_t bytes, const std::byte* message, std::byte* slot) {
@@ -198,25 +199,39 @@ void HostRun::movePiece(const LaunchState& launch, const BoundStep& step, const 
                      stream);
 }
 
+/// Steps with teams: a message and any number of sources into any number of destinations and a slot.
 void HostRun::moveTeamPiece(const LaunchState& launch, const BoundStep& step, const LaneState& lane,
-                            int32_t piece, size_t bytes) {
+                            int32_t piece, size_t bytes, const std::byte* message, std::byte* slot) {
   int32_t sourceCount = 0;
-  for (const int32_t rank : *step.sourceTeam) {
-    teamSources_[static_cast<size_t>(sourceCount++)] = address(launch, step.source, lane, piece, rank);
-  }
+  const auto addSource = [&](const std::byte* source) {
+    teamSources_[static_cast<size_t>(sourceCount++)] = source;
+  };
   int32_t destinationCount = 0;
-  if (step.destinationTeam != nullptr) {
-    for (const int32_t rank : *step.destinationTeam) {
-      teamDestinations_[static_cast<size_t>(destinationCount++)] =
-          address(launch, step.destination, lane, piece, rank);
-    }
-  } else {
-    const int32_t rank =
-        step.destination.ofPeer ? step.destination.rank.at(lane.iteration) : launch.bound->schedule().rank;
-    teamDestinations_[static_cast<size_t>(destinationCount++)] =
-        address(launch, step.destination, lane, piece, rank);
+  const auto addDestination = [&](std::byte* destination) {
+    teamDestinations_[static_cast<size_t>(destinationCount++)] = destination;
+  };
+  const auto place = [&](const BoundLocation& location) {
+    const int32_t rank = location.ofPeer ? location.rank.at(lane.iteration) : launch.bound->schedule().rank;
+    return address(launch, location, lane, piece, rank);
+  };
+
+  const bool messageLast = message != nullptr && step.hasSource && !step.messageFirst;
+  if (message != nullptr && !messageLast) addSource(message);
+  if (step.sourceTeam != nullptr) {
+    for (const int32_t rank : *step.sourceTeam) addSource(address(launch, step.source, lane, piece, rank));
+  } else if (step.hasSource) {
+    addSource(place(step.source));
   }
-  const bool stream = launch.stream && step.destination.buffer == Buffer::output;
+  if (messageLast) addSource(message);
+
+  if (step.destinationTeam != nullptr) {
+    for (const int32_t rank : *step.destinationTeam)
+      addDestination(address(launch, step.destination, lane, piece, rank));
+  } else if (step.hasDestination) {
+    addDestination(place(step.destination));
+  }
+  if (slot != nullptr) addDestination(slot);
+  const bool stream = launch.stream && slot == nullptr && step.destination.buffer == Buffer::output;
   launch.reducer.run(teamSources_.data(), sourceCount, teamDestinations_.data(), destinationCount, bytes,
                      step.scaled, step.finalize, stream);
 }

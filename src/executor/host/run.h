@@ -110,7 +110,7 @@ class HostRun {
   void movePiece(const LaunchState& launch, const BoundStep& step, const LaneState& lane, int32_t piece,
                  size_t bytes, const std::byte* message, std::byte* slot);
   void moveTeamPiece(const LaunchState& launch, const BoundStep& step, const LaneState& lane, int32_t piece,
-                     size_t bytes);
+                     size_t bytes, const std::byte* message, std::byte* slot);
   StepResult failSize(const LaunchState& launch, const BoundStep& step, const LaneState& lane, size_t got,
                       size_t expected);
   std::string describe(const LaunchState& launch, const LaneState& lane) const;
