@@ -136,10 +136,10 @@ CostParameters sharedMemoryCosts() {
   return costs;
 }
 
-CostParameters tcpCosts() {
+CostParameters tcpCosts(double linkBandwidth) {
   CostParameters costs;
   costs.alpha = 15e-6;
-  costs.beta = 1 / 1.25e9;
+  costs.beta = 1 / (linkBandwidth > 0 ? linkBandwidth : 1.25e9);
   costs.gamma = 1 / 20e9;
   return costs;
 }

@@ -25,8 +25,9 @@ struct CostParameters {
 /// Ranks of one host, through FIFOs and mapped memory. Measured on a 2-core EPYC VM (peers.md 2.2: 77 GB/s of
 /// traffic by two cores, about 0.15 us for a coherence round).
 CostParameters sharedMemoryCosts();
-/// Ranks of several hosts over TCP, at 10 Gbit/s and 15 us a message.
-CostParameters tcpCosts();
+/// Ranks of several hosts over TCP, 15 us a message; `linkBandwidth` bytes/s, 10 Gbit/s where it is not known
+/// (0).
+CostParameters tcpCosts(double linkBandwidth = 0);
 
 /// Agreeing that all users' buffers can be used directly, before a zero-copy call.
 constexpr double kNegotiationSeconds = 0.6e-6;

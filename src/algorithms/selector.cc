@@ -134,7 +134,8 @@ bool AlgorithmFilter::allows(Collective collective, std::string_view algorithm) 
 }
 
 Result<Choice> choose(const SelectorInput& input, const AlgorithmFilter& filter) {
-  const CostParameters costs = input.allMapped || input.ranks == 1 ? sharedMemoryCosts() : tcpCosts();
+  const CostParameters costs =
+      input.allMapped || input.ranks == 1 ? sharedMemoryCosts() : tcpCosts(input.linkBandwidth);
   Choice best;
   std::string reasons;
   for (const Algorithm& algorithm : algorithms()) {

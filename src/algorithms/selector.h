@@ -49,6 +49,7 @@ struct SelectorInput {
   int32_t rails = 1;            // rings that hierarchical algorithms make on each channel
   bool zeroCopyUsable = false;  // all ranks' user buffers of this call can be used directly
   int32_t maxChannels = 1;
+  double linkBandwidth = 0;  // bytes/s between hosts; 0: not known
 };
 
 struct Choice {

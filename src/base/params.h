@@ -298,6 +298,26 @@ class Params : public ParamRegistry {
                            "to."};
   IntParam topoDumpFileRank{
       *this, "NCCL_TOPO_DUMP_FILE_RANK", 0, 0, 1 << 30, "Rank that writes NCCL_TOPO_DUMP_FILE."};
+  StringParam graphFile{
+      *this, "NCCL_GRAPH_FILE", "",
+      "File with the rings and trees of this host, in NCCL's form, instead of those that are "
+      "searched for. On host devices dev is the number of a NUMA node."};
+  StringParam graphDumpFile{
+      *this, "NCCL_GRAPH_DUMP_FILE", "",
+      "File that rings and trees of the host of rank NCCL_GRAPH_DUMP_FILE_RANK are written to."};
+  IntParam graphDumpFileRank{
+      *this, "NCCL_GRAPH_DUMP_FILE_RANK", 0, 0, 1 << 30, "Rank that writes NCCL_GRAPH_DUMP_FILE."};
+  IntParam crossNic{
+      *this,
+      "NCCL_CROSS_NIC",
+      2,
+      0,
+      2,
+      "Whether a ring may leave a host by another port than the one it came in by: 0 no, 1 yes, 2 where "
+      "that brings more bandwidth."};
+  BoolParam pxnDisable{*this, "NCCL_PXN_DISABLE", false,
+                       "1: rings and trees do not use a port through another GPU close to it."};
+  BoolParam nvbDisable{*this, "NCCL_NVB_DISABLE", false, "1: NVLink paths do not lead through another GPU."};
   BoolParam ignoreCpuAffinity{*this, "NCCL_IGNORE_CPU_AFFINITY", false,
                               "1: the library's threads may run on all CPUs of the device's NUMA node, also "
                               "those that the calling thread may not use."};

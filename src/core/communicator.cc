@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "base/params.h"
 #include "core/call_check.h"
+#include "core/job_plan.h"
 #include "core/settings.h"
 #include "device/host_table.h"
 #include "topology/host_identity.h"
@@ -109,6 +110,7 @@ Status Communicator::connectTo(Deadline deadline) {
   TUTTI_TRY(findTopology());
   const AffinityScope scope(binding_.cpus);
   TUTTI_TRY(exchangePeers(deadline));
+  TUTTI_ASSIGN(const JobPlan plan, planJob(peers_, *topology_, place_.numaNode, *control_, deadline));
   std::set<std::string> hosts;
   for (const PeerInfo& peer : peers_) hosts.insert(peer.hostId);
   EndpointOptions options = endpointOptions(setup_.ranks, static_cast<int>(hosts.size()), control_->secret());
@@ -124,7 +126,7 @@ Status Communicator::connectTo(Deadline deadline) {
     endpoint_ = std::move(endpoint);
   }
   operators_ = std::make_unique<ReductionOps>(setup_.ranks);
-  TUTTI_ASSIGN(planner_, Planner::create(*endpoint_));
+  TUTTI_ASSIGN(planner_, Planner::create(*endpoint_, plan));
   ExecutorOptions executorOptions;
   executorOptions.wait = WaitPolicy::forRanks(*endpoint_);
   if (const std::string target = params().simdTarget(); !target.empty()) {

@@ -4,9 +4,11 @@
 
 #include <atomic>
 #include <cerrno>
+#include <cstring>
 #include <mutex>
 
 #include "base/affinity.h"
+#include "base/hmac.h"
 #include "base/identity.h"
 #include "base/log.h"
 #include "base/output_file.h"
@@ -68,6 +70,8 @@ Result<std::shared_ptr<const HostTopology>> find(const std::string& file) {
           file.empty() ? "/sys" : file, system.cpus.size(), found.cpus.cores(),
           graph.all(NodeType::gpu).size(), graph.all(NodeType::net).size());
   for (const std::string& text : graph.assumptions()) logInfo(Subsystem::graph, "topology: {}", text);
+  const Digest digest = sha256(systemXmlText(system));
+  std::memcpy(&host->digest, digest.data(), sizeof host->digest);
   host->system = std::move(system);
   host->cpus = found.cpus;
   host->graph = std::move(graph);

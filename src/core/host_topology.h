@@ -2,6 +2,7 @@
 // on which CPUs its threads run, where its memory comes from.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -18,6 +19,8 @@ struct HostTopology {
   SystemDescription system;
   CpuLayout cpus;
   Graph graph;
+  /// Of the description: equal for ranks that see the same.
+  uint64_t digest = 0;
   /// More than one NUMA node has CPUs: only then are threads and memory bound.
   bool severalNodes = false;
 };

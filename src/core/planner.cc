@@ -25,11 +25,12 @@ size_t vectorBytes(const Operation& operation, int ranks) {
   return manyBlocks ? block * static_cast<size_t>(ranks) : block;
 }
 
-Layout hostByHost(const Endpoint& endpoint) {
-  std::vector<int32_t> order;
-  for (const std::vector<int>& ranks : endpoint.hosts())
-    order.insert(order.end(), ranks.begin(), ranks.end());
-  return Layout(std::move(order));
+/// Hosts, and the ranks of each, as the layout passes them.
+std::vector<std::vector<int32_t>> inOrder(std::vector<std::vector<int32_t>> hosts, const Layout& layout) {
+  const auto position = [&](int32_t rank) { return layout.positionOf(rank); };
+  for (std::vector<int32_t>& ranks : hosts) std::ranges::sort(ranks, {}, position);
+  std::ranges::sort(hosts, {}, [&](const std::vector<int32_t>& ranks) { return position(ranks.front()); });
+  return hosts;
 }
 
 }  // namespace
@@ -60,13 +61,17 @@ std::vector<PeerBuffer> peerBuffersOf(const Schedule& schedule) {
   return {found.begin(), found.end()};
 }
 
-Result<std::unique_ptr<Planner>> Planner::create(const Endpoint& endpoint) {
+Result<std::unique_ptr<Planner>> Planner::create(const Endpoint& endpoint, const JobPlan& job) {
   TUTTI_ASSIGN(AlgorithmFilter filter, AlgorithmFilter::parse(params().algo()).withContext("NCCL_ALGO"));
-  return std::unique_ptr<Planner>(new Planner(endpoint, std::move(filter)));
+  return std::unique_ptr<Planner>(new Planner(endpoint, job, std::move(filter)));
 }
 
-Planner::Planner(const Endpoint& endpoint, AlgorithmFilter filter)
-    : endpoint_(endpoint), layout_(hostByHost(endpoint)), filter_(std::move(filter)) {}
+Planner::Planner(const Endpoint& endpoint, const JobPlan& job, AlgorithmFilter filter)
+    : endpoint_(endpoint),
+      layout_(job.ring),
+      hosts_(inOrder(endpoint.hosts(), layout_)),
+      linkBandwidth_(job.linkBandwidth),
+      filter_(std::move(filter)) {}
 
 Result<Choice> Planner::chooseFor(const Operation& operation, bool zeroCopy) const {
   SelectorInput input;
@@ -74,8 +79,9 @@ Result<Choice> Planner::chooseFor(const Operation& operation, bool zeroCopy) con
   input.ranks = endpoint_.ranks();
   input.bytes = vectorBytes(operation, endpoint_.ranks());
   input.allMapped = allMapped();
-  input.hosts = static_cast<int32_t>(endpoint_.hosts().size());
-  input.rails = railCount(endpoint_.hosts());
+  input.hosts = static_cast<int32_t>(hosts_.size());
+  input.rails = railCount(hosts_);
+  input.linkBandwidth = linkBandwidth_;
   input.zeroCopyUsable = zeroCopy;
   input.maxChannels = endpoint_.options().channels;
   return choose(input, filter_);
@@ -93,7 +99,8 @@ Result<double> Planner::predictSeconds(const Operation& operation) const {
     TUTTI_ASSIGN(const Choice choice, chooseFor(operation, allMapped()));
     return choice.predictedSeconds;
   }
-  const CostParameters costs = endpoint_.mapped(operation.root) ? sharedMemoryCosts() : tcpCosts();
+  const CostParameters costs =
+      endpoint_.mapped(operation.root) ? sharedMemoryCosts() : tcpCosts(linkBandwidth_);
   return costs.alpha + costs.beta * static_cast<double>(operation.count * sizeOf(operation.type));
 }
 
@@ -140,7 +147,7 @@ Result<std::shared_ptr<const Schedule>> Planner::schedule(const Algorithm& algor
     request.rank = endpoint_.rank();
     request.root = root;
     request.layout = layout_;
-    request.hosts = endpoint_.hosts();
+    request.hosts = hosts_;
     request.mapped = mapped;
     TUTTI_ASSIGN(Schedule made, generate(algorithm.name, request));
     cached = std::make_shared<const Schedule>(std::move(made));

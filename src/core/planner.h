@@ -12,6 +12,7 @@
 #include "algorithms/schedule.h"
 #include "algorithms/selector.h"
 #include "base/status.h"
+#include "core/job_plan.h"
 #include "core/operation.h"
 #include "transport/endpoint.h"
 
@@ -41,8 +42,8 @@ struct Plan {
 /// call like one before costs a look-up and allocates nothing.
 class Planner {
  public:
-  /// An error when NCCL_ALGO cannot be understood.
-  static Result<std::unique_ptr<Planner>> create(const Endpoint& endpoint);
+  /// Ranks are visited in the job's order. An error when NCCL_ALGO cannot be understood.
+  static Result<std::unique_ptr<Planner>> create(const Endpoint& endpoint, const JobPlan& job);
 
   /// True when the operation should run in place on the users' buffers, provided that the buffers of all
   /// ranks of this host can be mapped: worth a negotiation among them. The same on all of them.
@@ -57,7 +58,7 @@ class Planner {
   Result<Plan> planMessage(const Operation& message);
 
  private:
-  Planner(const Endpoint& endpoint, AlgorithmFilter filter);
+  Planner(const Endpoint& endpoint, const JobPlan& job, AlgorithmFilter filter);
 
   Result<Choice> chooseFor(const Operation& operation, bool zeroCopy) const;
   Result<Plan> makePlan(const Operation& operation, bool zeroCopy);
@@ -67,13 +68,15 @@ class Planner {
   bool allMapped() const { return endpoint_.localRanks().size() == static_cast<size_t>(endpoint_.ranks()); }
 
   using ScheduleKey =
-      std::tuple<std::string_view, Collective, int, bool>;  // algorithm (a literal), collective, root or
-                                                            // peer, whether peers' user buffers can be used
+      std::tuple<std::string_view, Collective, int, bool>;    // algorithm (a literal), collective, root or
+                                                              // peer, whether peers' user buffers can be used
   using PlanKey = std::tuple<Collective, int, size_t, bool>;  // collective, root, bytes of all, zero copy
   static constexpr size_t kMostPlans = 4096;
 
   const Endpoint& endpoint_;
-  const Layout layout_;  // host by host: a ring enters and leaves each host once
+  const Layout layout_;                            // host by host: a ring enters and leaves each host once
+  const std::vector<std::vector<int32_t>> hosts_;  // groups that share memory, in that order
+  const double linkBandwidth_;
   const AlgorithmFilter filter_;
   std::map<ScheduleKey, std::shared_ptr<const Schedule>> schedules_;
   std::map<PlanKey, Plan> plans_;

@@ -66,6 +66,14 @@ Result<ClusterPlan> ClusterPlan::connect(const std::vector<std::string>& summari
   return cluster;
 }
 
+float ClusterPlan::linkRate() const {
+  float least = std::numeric_limits<float>::max();
+  for (const HostPlan& plan : plans_)
+    least = std::min(least, static_cast<float>(plan.rings.inter) *
+                                static_cast<float>(plan.rings.channels.size()) / 1000.f);
+  return least;
+}
+
 void ClusterPlan::chooseChannels(int32_t maxChannels) {
   const auto slowest = [&](const RailChannels HostPlan::*set, int32_t count) {
     uint32_t rate = UINT32_MAX;

@@ -51,6 +51,8 @@ class ClusterPlan {
   /// GB/s of each channel: the slowest host's.
   float ringRate() const { return ringRate_; }
   float treeRate() const { return treeRate_; }
+  /// GB/s that the slowest host can send to the next by all rings; 0: some host has no ports.
+  float linkRate() const;
   /// Steps between hosts, of all rings, that go out by one rail and come in by another.
   int32_t railCrossings() const;
 

@@ -58,6 +58,13 @@ TEST(Selector, SendsLargeVectorsBetweenHostsOnceForAllTheirRanks) {
   EXPECT_THAT(chosen(host(Collective::allReduce, 4, 8), "hierarchical"), HasSubstr("there are 1 hosts"));
 }
 
+TEST(Selector, CountsWithTheLinksThatThereAre) {
+  SelectorInput fast = network(Collective::allReduce, 8, 64 << 20);
+  const double usual = choose(fast, "ring")->predictedSeconds;
+  fast.linkBandwidth = 12.5e9;
+  EXPECT_LT(choose(fast, "ring")->predictedSeconds, usual / 5);
+}
+
 TEST(Selector, CountsTheRailsOfAChannelAsConnections) {
   EXPECT_EQ(choose(pairs(3, 64 << 20), "")->channels, 2);
   EXPECT_EQ(choose(pairs(3, 64 << 20), "ring")->channels, 4);

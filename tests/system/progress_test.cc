@@ -111,8 +111,9 @@ TEST_P(EightRanks, OnTwoProcessorsFinishAtASteadyPace) {
   // Ranks that spin while the one they wait for has no processor would need a scheduler tick (about 4 ms) for
   // each of the many steps of each call.
   EXPECT_LT(median, underSanitizer() ? 4000 : 20 * 20) << testing::PrintToString(windows);
-  // A steady pace: other programs may disturb a few windows, a stall would be far above.
-  EXPECT_LT(sorted[sorted.size() * 3 / 4], 5 * median + 20) << testing::PrintToString(windows);
+  // A steady pace: other programs may disturb a few windows, a stall would be far above. (A call that waits
+  // for a scheduler tick takes 4 ms, where others take 0.1: a window of such calls is no stall.)
+  EXPECT_LT(sorted[sorted.size() * 3 / 4], 5 * median + kCalls * 5) << testing::PrintToString(windows);
   EXPECT_LT(sorted.back(), 20 * median + 400) << testing::PrintToString(windows);
 }
 
