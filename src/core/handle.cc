@@ -3,10 +3,11 @@
 #include <mutex>
 #include <vector>
 
+#include "base/identity.h"
 #include "core/communicator.h"
 
 ncclComm::ncclComm(std::unique_ptr<tutti::Communicator> made, bool blocks)
-    : blocking(blocks), communicator(std::move(made)) {}
+    : blocking(blocks), communicator(std::move(made)), forks(tutti::forkCount()) {}
 ncclComm::~ncclComm() = default;
 
 namespace tutti {
@@ -25,6 +26,10 @@ Status checkHandle(ncclComm_t comm) {
   if (comm->magic != ncclComm::kMagic) {
     return invalidArgument("{} is not a communicator (wrong magic number)", static_cast<const void*>(comm));
   }
+  // The memory and the sockets behind it are the parent's, who goes on with them.
+  if (comm->forks != forkCount())
+    return invalidUsage(
+        "the communicator belongs to the process that forked this one: a child makes its own");
   return Status::ok();
 }
 

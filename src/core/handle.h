@@ -33,7 +33,11 @@ struct ncclComm {
   /// Set from the beginning until the handle has ended and its last user has gone.
   std::unique_ptr<tutti::Communicator> communicator;
 
-  std::mutex mutex;       // guards failure
+  const uint64_t forks;  // forkCount() of the process that made it
+
+  std::mutex mutex;  // guards failure and closing
+  /// The communicator while ncclCommDestroy ends it: an abort interrupts it.
+  tutti::Communicator* closing = nullptr;
   tutti::Status failure;  // why init, or a call in the background, failed
 };
 

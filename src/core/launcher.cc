@@ -36,24 +36,37 @@ std::optional<DeviceScope> deviceFor(const tuttiHostRuntime_v1& runtime, const R
   return std::optional<DeviceScope>(std::in_place, runtime, task.communicator().device());
 }
 
+/// A stream that this thread occupies, and how many of its tasks have not ended.
+struct Occupied {
+  void* occupation;
+  size_t tasks;
+};
+
 struct Inline {
   RankTask* task;
-  void* occupation;
+  size_t stream;  // in InlineTasks::streams
 };
 
 /// Kept between calls so that launching allocates nothing.
 struct InlineTasks {
   std::vector<Inline> list;
+  std::vector<Occupied> streams;
+
+  void clear() {
+    list.clear();
+    streams.clear();
+  }
 };
 
 bool hasTurn(const RankTask& task) { return task.communicator().tasks().hasTurn(task); }
 
 /// Advances the tasks that this thread holds; ends those that are done. True when anything moved.
-bool advanceInline(const tuttiHostRuntime_v1& runtime, std::vector<Inline>& tasks) {
+bool advanceInline(const tuttiHostRuntime_v1& runtime, InlineTasks& tasks) {
   return advanceSideBySide(
-      tasks, [](const Inline& one) -> RankTask& { return *one.task; }, hasTurn,
-      [&runtime](const Inline& one) {
-        runtime.streamEnd(one.occupation);
+      tasks.list, [](const Inline& one) -> RankTask& { return *one.task; }, hasTurn,
+      [&](const Inline& one) {
+        Occupied& stream = tasks.streams[one.stream];
+        if (--stream.tasks == 0) runtime.streamEnd(stream.occupation);
         releaseHolder(one.task);
       });
 }
@@ -66,15 +79,15 @@ RankTask* taskWithTurn(const std::vector<Inline>& tasks) {
   return found == tasks.end() ? nullptr : found->task;
 }
 
-void spinInline(const tuttiHostRuntime_v1& runtime, std::vector<Inline>& tasks) {
+void spinInline(const tuttiHostRuntime_v1& runtime, InlineTasks& tasks) {
   const auto end = Clock::now() + std::chrono::microseconds(params().spinMicros());
   auto lastProgress = Clock::now();
-  while (!tasks.empty()) {
+  while (!tasks.list.empty()) {
     const bool progressed = advanceInline(runtime, tasks);
     const auto now = Clock::now();
     if (progressed) lastProgress = now;
     if (now >= end) break;
-    RankTask* task = progressed ? nullptr : taskWithTurn(tasks);
+    RankTask* task = progressed ? nullptr : taskWithTurn(tasks.list);
     if (task == nullptr) continue;
     // As the executor's own waiting: where ranks outnumber cores, a peer may need this core to make the
     // progress that we wait for.
@@ -98,12 +111,13 @@ Status placeArrivals(const tuttiHostRuntime_v1& runtime, RankTask* task) {
 }
 
 /// Puts the task on its streams: in `inlineTasks` when its stream is idle, else in the stream's queue.
-Status place(const tuttiHostRuntime_v1& runtime, RankTask* task, std::vector<Inline>& inlineTasks) {
+Status place(const tuttiHostRuntime_v1& runtime, RankTask* task, InlineTasks& inlineTasks) {
   const auto device = deviceFor(runtime, *task);
   TUTTI_TRY(placeArrivals(runtime, task));
   void* occupation = nullptr;
   if (runtime.streamTryBegin(task->stream(), &occupation) == 0) {
-    inlineTasks.push_back({task, occupation});
+    inlineTasks.list.push_back({task, inlineTasks.streams.size()});
+    inlineTasks.streams.push_back({occupation, 1});
   } else if (const int error = runtime.streamEnqueue(task->stream(), mainWork(task)); error != 0) {
     return systemError(error, "enqueue on stream {}", static_cast<const void*>(task->stream()));
   }
@@ -118,12 +132,20 @@ void giveUp(RankTask* task, const Status& why) {
   releaseHolder(task);
 }
 
-/// Tasks that share a stream (see shareStream): one piece of work in its queue.
-Status placeShared(const tuttiHostRuntime_v1& runtime, const std::vector<RankTask*>& tasks) {
+/// Tasks that share a stream (see shareStream): in `inlineTasks` when it is idle, else one piece of work in
+/// its queue.
+Status placeShared(const tuttiHostRuntime_v1& runtime, const std::vector<RankTask*>& tasks,
+                   InlineTasks& inlineTasks) {
   const auto device = deviceFor(runtime, *tasks.front());
   Status status;
   for (RankTask* task : tasks) {
     if (Status arrivals = placeArrivals(runtime, task); !arrivals.isOk()) status = std::move(arrivals);
+  }
+  if (void* occupation = nullptr;
+      status.isOk() && runtime.streamTryBegin(tasks.front()->stream(), &occupation) == 0) {
+    for (RankTask* task : tasks) inlineTasks.list.push_back({task, inlineTasks.streams.size()});
+    inlineTasks.streams.push_back({occupation, tasks.size()});
+    return status;
   }
   if (status.isOk()) {
     const tuttiStreamTask work = sharedWork(tasks);
@@ -151,6 +173,25 @@ std::vector<RankTask*> takeSharing(std::span<RankTask*> tasks, size_t first) {
   return sharing;
 }
 
+/// What this thread has not ended goes to the streams' workers.
+void handOff(const tuttiHostRuntime_v1& runtime, const InlineTasks& tasks) {
+  for (const Inline& rest : tasks.list)
+    if (hasTurn(*rest.task)) rest.task->communicator().executor().returnConnections();
+  for (size_t i = 0; i < tasks.streams.size(); ++i) {
+    const Occupied& stream = tasks.streams[i];
+    if (stream.tasks == 0) continue;
+    if (stream.tasks == 1) {
+      const auto one = std::ranges::find(tasks.list, i, &Inline::stream);
+      runtime.streamHandOff(stream.occupation, mainWork(one->task));
+      continue;
+    }
+    std::vector<RankTask*> together;
+    for (const Inline& rest : tasks.list)
+      if (rest.stream == i) together.push_back(rest.task);
+    runtime.streamHandOff(stream.occupation, sharedWork(std::move(together)));
+  }
+}
+
 }  // namespace
 
 tuttiStreamTask replayTask(RankTask* task) {
@@ -161,14 +202,15 @@ tuttiStreamTask replayTask(RankTask* task) {
 
 Status launchTasks(std::span<RankTask*> tasks) {
   TUTTI_ASSIGN(const tuttiHostRuntime_v1* runtime, hostTable());
-  std::vector<Inline>& inlineTasks = threadObject<InlineTasks>().list;
+  InlineTasks& inlineTasks = threadObject<InlineTasks>();
   inlineTasks.clear();
   Status status;
   for (size_t i = 0; i < tasks.size(); ++i) {
     RankTask* const task = tasks[i];
     if (task == nullptr) continue;
     if (const std::vector<RankTask*> sharing = takeSharing(tasks, i); !sharing.empty()) {
-      if (Status placed = placeShared(*runtime, sharing); !placed.isOk()) status = std::move(placed);
+      if (Status placed = placeShared(*runtime, sharing, inlineTasks); !placed.isOk())
+        status = std::move(placed);
       continue;
     }
     const Status placed = place(*runtime, task, inlineTasks);
@@ -177,10 +219,7 @@ Status launchTasks(std::span<RankTask*> tasks) {
     status = placed;
   }
   spinInline(*runtime, inlineTasks);
-  for (const Inline& rest : inlineTasks) {
-    if (hasTurn(*rest.task)) rest.task->communicator().executor().returnConnections();
-    runtime->streamHandOff(rest.occupation, mainWork(rest.task));
-  }
+  handOff(*runtime, inlineTasks);
   return status;
 }
 

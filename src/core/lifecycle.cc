@@ -25,8 +25,12 @@ void awaitUsers(const ncclComm& comm) {
 /// Turns a handle into a tombstone. Gives the communicator once nobody works with it any more. Only one of
 /// several callers gets it.
 Result<std::unique_ptr<Communicator>> endHandle(ncclComm_t comm, bool interrupt) {
-  if (comm->state.exchange(ncclComm::State::ended, std::memory_order_seq_cst) == ncclComm::State::ended)
-    return invalidArgument("the communicator was destroyed or aborted before");
+  {
+    const std::lock_guard lock(comm->mutex);  // an abort that finds the handle ended finds `closing`, too
+    if (comm->state.exchange(ncclComm::State::ended, std::memory_order_seq_cst) == ncclComm::State::ended)
+      return invalidArgument("the communicator was destroyed or aborted before");
+    if (!interrupt) comm->closing = comm->communicator.get();
+  }
   if (interrupt) comm->communicator->interrupt(Status(ncclRemoteError, "the communicator is being aborted"));
   awaitUsers(*comm);
   return std::move(comm->communicator);
@@ -65,12 +69,30 @@ Status destroyComm(ncclComm_t comm) {
   if (state != ncclComm::State::failed)
     TUTTI_TRY(resolveHandle(comm).status().withContext("ncclCommAbort could end it"));
   TUTTI_ASSIGN(const std::unique_ptr<Communicator> communicator, endHandle(comm, false));
-  return communicator->close();
+  const Status status = communicator->close();
+  const std::lock_guard lock(comm->mutex);
+  comm->closing = nullptr;
+  return status;
 }
+
+namespace {
+
+/// True when another thread is in ncclCommDestroy: it ends now, with what it waits for.
+bool interruptDestroy(ncclComm_t comm) {
+  const std::lock_guard lock(comm->mutex);
+  if (comm->closing == nullptr) return false;
+  comm->closing->interrupt(
+      Status(ncclRemoteError, fmt::format("rank {} aborted the communicator", comm->closing->rank())));
+  return true;
+}
+
+}  // namespace
 
 Status abortComm(ncclComm_t comm) {
   if (comm == nullptr) return Status::ok();
   TUTTI_TRY(checkHandle(comm));
+  if (comm->state.load(std::memory_order_acquire) == ncclComm::State::ended && interruptDestroy(comm))
+    return Status::ok();
   TUTTI_ASSIGN(std::unique_ptr<Communicator> communicator, endHandle(comm, true));
   Communicator::abort(std::move(communicator));
   return Status::ok();

@@ -20,6 +20,7 @@ bool advanceAll(std::vector<RankTask*>& running) {
 
 void run(void* context) {
   std::vector<RankTask*> running = static_cast<SharedWork*>(context)->tasks;
+  for (RankTask* task : running) task->communicator().monitor().arm();
   auto lastProgress = std::chrono::steady_clock::now();
   while (!running.empty()) {
     const auto now = std::chrono::steady_clock::now();
@@ -49,10 +50,8 @@ void releaseHolder(RankTask* task) {
 
 bool shareStream(const RankTask& a, const RankTask& b) {
   if (a.stream() != b.stream()) return false;
-  const Communicator& first = a.communicator();
-  const Communicator& second = b.communicator();
   // A null stream is that of the communicator's device.
-  return first.session() == second.session() && (a.stream() != nullptr || first.device() == second.device());
+  return a.stream() != nullptr || a.communicator().device() == b.communicator().device();
 }
 
 tuttiStreamTask sharedWork(std::vector<RankTask*> tasks) {

@@ -1,4 +1,4 @@
-// Several ranks of one communicator on one stream.
+// Several tasks of one group on one stream: ranks of a communicator, or of several.
 #pragma once
 
 #include <cstddef>
@@ -37,12 +37,13 @@ bool advanceSideBySide(std::vector<Element>& running, TaskOf taskOf, MayRun mayR
   return progressed;
 }
 
-/// True for tasks of one launch that are ranks of the same communicator and were given the same stream: one
-/// behind the other in the stream's queue they would wait for each other for ever.
+/// True for tasks of one launch that were given the same stream. One behind the other in its queue they could
+/// wait for each other for ever: ranks of one communicator, and also communicators that ranks of other
+/// processes name in another order.
 bool shareStream(const RankTask& a, const RankTask& b);
 
 /// Work for that stream that runs all the tasks side by side. Each must have one holder, which the work
-/// gives up at its end.
+/// gives up at its end. Allocates; so does a group with several tasks on one stream.
 tuttiStreamTask sharedWork(std::vector<RankTask*> tasks);
 
 /// One holder less; the last one gives the task back.

@@ -1,5 +1,7 @@
 #include "hostrt/device.h"
 
+#include <pthread.h>
+
 #include <algorithm>
 #include <charconv>
 #include <cstdlib>
@@ -8,6 +10,7 @@
 #include <string_view>
 
 #include "hostrt/log.h"
+#include "hostrt/workers.h"
 
 namespace tutti::hostrt {
 namespace {
@@ -77,14 +80,25 @@ void Device::pending(std::vector<Marker>& markers) {
     if (stream->isBusy()) markers.push_back({stream, stream->submitted_});
 }
 
+void Device::forgetWork() {
+  new (&mutex) std::mutex;  // a thread of the parent may have held it
+  busyBlocking = 0;
+  legacy.forgetWork();
+}
+
 const std::vector<std::unique_ptr<Device>>& devices() {
+  static std::vector<std::unique_ptr<Device>>* list = nullptr;
   static const auto* all = [] {
-    auto* list = new std::vector<std::unique_ptr<Device>>;
+    list = new std::vector<std::unique_ptr<Device>>;
     const std::vector<int> slots = visibleSlots(configuredSlots());
     for (const int slot : slots) {
       list->push_back(std::make_unique<Device>(static_cast<int>(list->size()), slot));
       list->back()->peerAccess.resize(slots.size());
     }
+    ::pthread_atfork(nullptr, nullptr, [] {
+      forgetWorkers();
+      for (const auto& device : *list) device->forgetWork();
+    });
     return list;
   }();
   return *all;

@@ -36,6 +36,8 @@ struct Device {
 
   /// Appends the markers of everything that is pending on the device.
   void pending(std::vector<Marker>& markers);
+  /// In a forked child whose parent used the legacy stream alone (others see isUnusableFork()).
+  void forgetWork();
 };
 
 /// TUTTI_HOST_DEVICES (default 8), narrowed by CUDA_VISIBLE_DEVICES when that lists numbers. Empty when the

@@ -158,6 +158,16 @@ void waitForAll(const std::vector<Marker>& markers) {
   for (const Marker& marker : markers) waitFor(marker);
 }
 
+void Stream::forgetWork() {
+  new (&queue_) std::deque<StreamWork>;
+  new (&changed_) std::condition_variable;
+  handedOff_ = {};
+  hasHandedOff_ = false;
+  active_ = false;
+  waiters_ = 0;
+  completed.store(submitted_, std::memory_order_release);
+}
+
 HandleTable<Stream>& streamHandles() {
   static auto* table = new HandleTable<Stream>('S');
   return *table;

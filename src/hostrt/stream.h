@@ -76,6 +76,9 @@ class Stream : public HandleTarget {
 
   /// Runs the work that there is (at least one piece). Called by the worker that was given the stream.
   void drain();
+  /// In a forked child: the threads that had the work are not here, and the work is the parent's. What it
+  /// holds is never given back.
+  void forgetWork();
 
   Device& device;
   Kind kind;  // of a stream in use

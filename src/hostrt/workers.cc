@@ -96,4 +96,6 @@ void giveToWorker(Stream& stream) {
   if (!startWorker(stream)) stream.drain();
 }
 
+void forgetWorkers() { new (&pool()) Pool; }
+
 }  // namespace tutti::hostrt

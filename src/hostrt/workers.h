@@ -9,5 +9,7 @@ namespace tutti::hostrt {
 /// idle worker or starts one (work may block, so every active stream has its own); when the system refuses a
 /// thread, runs the queue in the calling thread. A worker that had nothing to do for a few seconds ends.
 void giveToWorker(Stream& stream);
+/// In a forked child, where no worker is.
+void forgetWorkers();
 
 }  // namespace tutti::hostrt

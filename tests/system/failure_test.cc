@@ -121,5 +121,29 @@ TEST(LastRank, ThatNeverComesMakesAbortReturnAllTheSame) {
   ranks.expectSuccess(10s);
 }
 
+// Rank 1 never calls, so that rank 0's ncclCommDestroy waits.
+TEST(Destroy, ThatWaitsForAnOperationEndsWhenAnotherThreadAborts) {
+  Child child([](const ChildSide& parent) {
+    ncclComm_t comms[2];
+    must(ncclCommInitAll(comms, 2, nullptr), "ncclCommInitAll", parent);
+    void* data = nullptr;
+    must(cudaMalloc(&data, 400), "cudaMalloc", parent);
+    must(ncclAllReduce(data, data, 100, ncclFloat, ncclSum, comms[0], nullptr), "ncclAllReduce", parent);
+    std::thread destroyer([&] { (void)ncclCommDestroy(comms[0]); });
+    std::this_thread::sleep_for(100ms);
+    const Clock::time_point start = Clock::now();
+    must(ncclCommAbort(comms[0]), "ncclCommAbort", parent);
+    destroyer.join();
+    parent.say("ended " + std::to_string(millisecondsSince(start)));
+    must(ncclCommAbort(comms[1]), "ncclCommAbort", parent);
+    return 0;
+  });
+  const std::string took = child.expectLine("ended ", in(10s));
+  if (!took.empty()) {
+    EXPECT_LT(std::stod(took), 5000);
+  }
+  EXPECT_EQ(child.wait(in(10s)), 0);
+}
+
 }  // namespace
 }  // namespace tutti::system_test

@@ -48,6 +48,12 @@ TEST(Loading, ForkedChildrenExitAndStartAnew) {
   expectAllRight(kProgram + "fork " + kLibrary);
 }
 
+TEST(Loading, AForkedChildOfABusyProcessHasCommunicatorsOfItsOwnOnly) {
+  if (std::string(LOADING_SANITIZE).find("thread") != std::string::npos)
+    GTEST_SKIP() << "ThreadSanitizer does not support threads after fork";
+  expectAllRight(kProgram + "fork-busy " + kLibrary);
+}
+
 TEST(Loading, StaticDestructorsMayUseCommunicators) {
   const Outcome outcome = run(kStatic + "destructor");
   EXPECT_EQ(outcome.status, 0) << outcome.output;

@@ -1,5 +1,6 @@
 // Time-outs have a result of their own for callers that know NCCL 2.30's ncclTimeout; for others they are a
 // remote error, or a system error during init.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -55,6 +56,37 @@ TEST_P(TimeoutResult, IsThatOfTheCallersVersionOnEveryRank) {
     EXPECT_EQ(ranks[rank].expectLine("result ", in(30s)), std::to_string(expected(ncclRemoteError)))
         << "rank " << rank;
   ranks.expectSuccess(30s);
+}
+
+// The ranks of a group on one stream are run by one piece of work.
+TEST(Timeout, EndsRanksThatShareAStreamToo) {
+  const Settings settings{{"TUTTI_TIMEOUT", "0.3"}};
+  Child child([](const ChildSide& parent) {
+    ncclComm_t comms[3];
+    ncclUniqueId id{};
+    must(ncclGetUniqueId(&id), "ncclGetUniqueId", parent);
+    must(ncclGroupStart(), "ncclGroupStart", parent);
+    for (int rank = 0; rank < 3; ++rank)
+      must(ncclCommInitRank(&comms[rank], 3, id, rank), "ncclCommInitRank", parent);
+    must(ncclGroupEnd(), "ncclGroupEnd", parent);
+    void* data = nullptr;
+    must(cudaMalloc(&data, 400), "cudaMalloc", parent);
+    must(ncclGroupStart(), "ncclGroupStart", parent);
+    for (int rank = 0; rank < 2; ++rank)  // and not rank 2
+      must(ncclAllReduce(data, data, 100, ncclFloat, ncclSum, comms[rank], nullptr), "ncclAllReduce", parent);
+    must(ncclGroupEnd(), "ncclGroupEnd", parent);
+    ncclResult_t state = ncclSuccess;
+    while (state == ncclSuccess) {
+      must(ncclCommGetAsyncError(comms[1], &state), "ncclCommGetAsyncError", parent);
+      std::this_thread::sleep_for(1ms);
+    }
+    parent.say(std::string("error ") + ncclGetLastError(comms[1]));
+    for (ncclComm_t comm : comms) must(ncclCommAbort(comm), "ncclCommAbort", parent);
+    return 0;
+  });
+  EXPECT_THAT(child.expectLine("error ", in(10s)),
+              testing::HasSubstr("timed out after 0.3 s without movement"));
+  EXPECT_EQ(child.wait(in(10s)), 0);
 }
 
 TEST_P(TimeoutResult, OfAnInitWithAMissingRankIsThatOfTheCallersVersion) {

@@ -5,8 +5,9 @@
 //   loading_program namespaces LIBRARY     one by dlopen, one in a linker namespace of its own (dlmopen)
 //   loading_program close LIBRARY          opened, used and closed, ten times over
 //   loading_program close-alive LIBRARY    closed while communicators are alive and its threads run
-//   loading_program fork LIBRARY           a child exits while its parent goes on; a child makes its own
-//   communicator
+//   loading_program fork-busy LIBRARY      a child of a process with work under way: its parent's
+//   communicator is refused, its own works loading_program fork LIBRARY           a child exits while its
+//   parent goes on; a child makes its own communicator
 #include <dlfcn.h>
 #include <nccl.h>
 #include <sys/wait.h>
@@ -35,6 +36,7 @@ struct Library {
   decltype(&ncclGetUniqueId) getUniqueId = nullptr;
   decltype(&ncclCommInitRank) commInitRank = nullptr;
   decltype(&ncclCommDestroy) commDestroy = nullptr;
+  decltype(&ncclCommAbort) commAbort = nullptr;
   decltype(&ncclCommCount) commCount = nullptr;
   decltype(&ncclAllReduce) allReduce = nullptr;
   decltype(&ncclGetLastError) getLastError = nullptr;
@@ -46,6 +48,7 @@ struct Library {
     get(getUniqueId, "ncclGetUniqueId");
     get(commInitRank, "ncclCommInitRank");
     get(commDestroy, "ncclCommDestroy");
+    get(commAbort, "ncclCommAbort");
     get(commCount, "ncclCommCount");
     get(allReduce, "ncclAllReduce");
     get(getLastError, "ncclGetLastError");
@@ -186,6 +189,32 @@ void forkAndGoOn(const char* path) {
   library.must(library.commDestroy(alone), "ncclCommDestroy");
 }
 
+void forkWhileBusy(const char* path) {
+  const Library library = open(path);
+  const Pair pair = makePair(library);
+  float data[100] = {};
+  // Rank 1 does not call: this goes on.
+  library.must(library.allReduce(data, data, 100, ncclFloat32, ncclSum, pair.comms[0], nullptr),
+               "ncclAllReduce");
+  std::fflush(stdout);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    for (const ncclComm_t parents : pair.comms) {
+      if (library.allReduce(data, data, 100, ncclFloat32, ncclSum, parents, nullptr) != ncclInvalidUsage ||
+          std::strstr(library.getLastError(nullptr), "the process that forked this one") == nullptr)
+        fail("the parent's communicator was taken");
+      if (library.commDestroy(parents) != ncclInvalidUsage) fail("the parent's communicator was destroyed");
+    }
+    const ncclComm_t own = makeSingle(library);
+    reduceAlone(library, own);
+    library.must(library.commDestroy(own), "ncclCommDestroy in the child");
+    std::exit(9);
+  }
+  if (const int status = childStatus(child); status != 9)
+    fail("child of a busy process: status " + std::to_string(status));
+  for (const ncclComm_t comm : pair.comms) library.must(library.commAbort(comm), "ncclCommAbort");
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -200,6 +229,8 @@ int main(int argc, char** argv) {
     closeAndOpen(argv[2]);
   } else if (mode == "close-alive") {
     closeAlive(argv[2]);
+  } else if (mode == "fork-busy") {
+    forkWhileBusy(argv[2]);
   } else if (mode == "fork") {
     forkAndGoOn(argv[2]);
   } else {
