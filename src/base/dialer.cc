@@ -142,8 +142,10 @@ void Dialer::begin(Route& route) {
   route.refused = false;
   auto started = startConnect(route.address);
   if (!started.isOk()) {
-    route.refused = errno == ECONNREFUSED;
-    return failed(route, started.status());
+    const int error = errno;
+    route.refused = error == ECONNREFUSED;
+    // No descriptor is left: that is for the user to see, and does not go away by waiting.
+    return failed(route, started.status(), error == EMFILE || error == ENFILE);
   }
   route.fd = std::move(started).value();
   route.helloSent = false;
@@ -252,8 +254,8 @@ Result<bool> Dialer::readAnswer(Route& route, bool& hopeless) {
 
 Result<bool> Dialer::checkAnswer(Route& route, uint16_t type, const std::string& body, bool& hopeless) {
   if (type == kRejectFrame) {
-    hopeless = !request_.serviceMayCome;
     route.refused = body.starts_with(kNothingHere);
+    hopeless = !(route.refused && request_.serviceMayCome);  // a process out of descriptors stays so
     return remoteError("refused: {}", body);
   }
   ChallengeMessage challenge;

@@ -154,7 +154,9 @@ void configure() {
     out.file.reset();
     const std::string path = expandPath(p.debugFile(), out.host);
     if (!path.empty()) {
-      out.file.reset(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
+      // O_NONBLOCK: opening a FIFO must not wait for a reader.
+      out.file.reset(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK, 0644));
+      if (out.file) (void)::fcntl(out.file.get(), F_SETFL, O_APPEND);
       if (!out.file)
         problem =
             systemError(errno, "NCCL_DEBUG_FILE: open {}", path).message() + "; logging to standard output";

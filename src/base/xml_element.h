@@ -3,6 +3,11 @@
 // Header only: what does not read XML does not link pugixml. Whoever includes this links tutti_pugixml.
 #pragma once
 
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
 #include <cerrno>
@@ -19,22 +24,29 @@
 #include <vector>
 
 #include "base/status.h"
+#include "base/unique_fd.h"
 
 namespace tutti {
 
 /// The text of a file, `kind` in messages ("topology file"). Of a longer one a little more than `mostBytes`,
-/// so that its parser can refuse it.
+/// so that its parser can refuse it. A pipe that nobody writes to for five seconds is an error.
 inline Result<std::string> readXmlFile(std::string_view kind, const std::string& path, size_t mostBytes) {
-  const std::unique_ptr<FILE, int (*)(FILE*)> file(std::fopen(path.c_str(), "rbe"), std::fclose);
-  if (file == nullptr) return systemError(errno, "open {} {}", kind, path);
+  constexpr int kPipeMilliseconds = 5000;
+  const UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (!file) return systemError(errno, "open {} {}", kind, path);
+  struct stat info {};
+  const bool isPipe = ::fstat(file.get(), &info) == 0 && S_ISFIFO(info.st_mode);
   std::string text;
   std::array<char, 65536> buffer;
   while (text.size() <= mostBytes) {
-    const size_t got = std::fread(buffer.data(), 1, buffer.size(), file.get());
-    text.append(buffer.data(), got);
-    if (got < buffer.size()) break;
+    if (pollfd wait{file.get(), POLLIN, 0}; isPipe && ::poll(&wait, 1, kPipeMilliseconds) == 0)
+      return systemError(ETIMEDOUT, "read {} {}: a pipe that nobody writes to", kind, path);
+    const ssize_t got = ::read(file.get(), buffer.data(), buffer.size());
+    if (got < 0 && (errno == EINTR || (isPipe && errno == EAGAIN))) continue;
+    if (got < 0) return systemError(errno, "read {} {}", kind, path);
+    if (got == 0) break;
+    text.append(buffer.data(), static_cast<size_t>(got));
   }
-  if (std::ferror(file.get()) != 0) return systemError(errno, "read {} {}", kind, path);
   return text;
 }
 

@@ -22,7 +22,8 @@ A setting comes from the first of these that has it:
 Files hold lines `NAME=VALUE`; what follows `#` at the start of a line, or after a space, is a comment. Empty values
 count as not set. Whole numbers may be decimal, hexadecimal (`0x10`) or octal (`020`); bytes may end with `K`, `M` or
 `G`; words may have any case. A bad value is reported by one warning, which names variable, value, place and reason,
-and the default is used. Everything is read once, when the library is first used.
+and the default is used. (`NCCL_ALGO`, `TUTTI_SIMD_TARGET` and files that cannot be understood fail the init of a
+communicator instead; `TUTTI_HOST_DEVICES` leaves no device.) Everything is read once, when the library is first used.
 
 `tutti-info` shows the settings in force on a machine and where each comes from. How these relate to NCCL's
 variables, and which of NCCL's have no effect here, is in [compatibility.md](compatibility.md).

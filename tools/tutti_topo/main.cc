@@ -1,4 +1,6 @@
 // tutti-topo: the hardware of this machine, or of a topology file, as Tutti understands it.
+#include <sys/stat.h>
+
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
@@ -112,6 +114,9 @@ Options parse(int argc, char** argv) {
   }
   if (rootGiven && !options.file.empty() && !options.fill) options.misuse = "--root with FILE needs --fill";
   if (options.fill && options.file.empty()) options.misuse = "--fill needs a FILE";
+  const bool draws = !options.svgFile.empty() || !options.pngFile.empty();
+  if (options.xml + options.graphXml + draws + !options.explainA.empty() > 1)
+    options.misuse = "only one of --xml, --graph-xml, --explain and a picture at a time";
   return options;
 }
 
@@ -183,6 +188,8 @@ tutti::Result<std::string> report(const Options& options) {
     TUTTI_ASSIGN(system, tutti::readSystemXml(options.file));
   }
   if (options.file.empty() || options.fill) {
+    if (struct stat info{}; ::stat(options.root.c_str(), &info) != 0 || !S_ISDIR(info.st_mode))
+      return tutti::invalidUsage("--root {}: no such folder", options.root);
     found = options.root == "/" ? tutti::detectSystem("/", tutti::MachineLibraries::forProgram())
                                 : tutti::detectSystem(options.root);
     tutti::fillIn(found.system, &system);

@@ -4,6 +4,8 @@
 #include <librsvg/rsvg.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <memory>
 
 namespace tutti::topo {
@@ -32,10 +34,11 @@ Status writePng(const std::string& svg, const std::string& path) {
   cairo_paint(cairo.get());
   const RsvgRectangle all{0, 0, width * scale, height * scale};
   if (!rsvg_handle_render_document(handle.get(), cairo.get(), &all, &error)) return failed("draw");
+  errno = 0;  // cairo's own reason is "error while writing to output stream"
   const cairo_status_t written = cairo_surface_write_to_png(surface.get(), path.c_str());
-  if (written != CAIRO_STATUS_SUCCESS)
-    return invalidUsage("write {}: {}", path, cairo_status_to_string(written));
-  return Status::ok();
+  if (written == CAIRO_STATUS_SUCCESS) return Status::ok();
+  return invalidUsage("write {}: {}", path,
+                      errno != 0 ? std::strerror(errno) : cairo_status_to_string(written));
 }
 
 }  // namespace tutti::topo
