@@ -283,6 +283,26 @@ TEST(Handshake, WhereNoDescriptorIsLeftConnectionsAreRefusedWithTheReason) {
   EXPECT_TRUE(server.dial(server.secret).isOk());
 }
 
+// However long it may try: that somebody gives one back is not to be waited for.
+TEST(Handshake, AConnectorWithoutADescriptorSaysSoAtOnce) {
+  Server server;
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  const int next = ::dup(0);
+  ASSERT_GE(next, 0);
+  ::close(next);
+  const rlimit one{static_cast<rlim_t>(next) + 1, before.rlim_max};  // which its epoll instance takes
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &one), 0);
+  const auto start = std::chrono::steady_clock::now();
+  const auto connection =
+      connectAuthenticated({server.address()}, kService, server.secret, "payload", within(20s), nullptr,
+                           {.retries = 0, .pauseMs = 1, .untilDeadline = true});
+  const auto took = std::chrono::steady_clock::now() - start;
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
+  EXPECT_THAT(connection.status().message(), HasSubstr("create a socket: Too many open files"));
+  EXPECT_LT(took, 5s);
+}
+
 TEST(Handshake, ClosingTheListenerLeavesNothing) {
   const size_t descriptors = entriesOf("/proc/self/fd");
   {

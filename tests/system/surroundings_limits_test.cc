@@ -114,23 +114,6 @@ struct ShortTimes {
   const Settings quiet{{"NCCL_DEBUG_FILE", "/dev/null"}};
 };
 
-// A rank that has met the others, and then has no descriptor for its connections: waiting would not help it.
-TEST(Limits, OnDescriptorsAreNotWaitedFor) {
-  const Settings local{{"NCCL_SOCKET_IFNAME", "lo"}};
-  const auto start = Child::Clock::now();
-  RankProcesses ranks(
-      2, Path::sharedMemory,
-      [](Rank& self, const ChildSide& parent) { return checkAndDestroy(self, parent, kLargeCount / 2); },
-      [](int rank) {
-        if (rank == 1) limitDescriptors(7);
-      });
-  const Outcome limited = outcomeOf(ranks[1], in(kRankLimit));
-  EXPECT_THAT(limited.failure,
-              HasSubstr("create a socket: Too many open files (limit of this process: RLIMIT_NOFILE"));
-  EXPECT_THAT(outcomeOf(ranks[0], in(kRankLimit)).failure, HasSubstr("rank 1"));
-  EXPECT_LT(Child::Clock::now() - start, std::chrono::seconds(10));
-}
-
 TEST(Limits, OnDescriptorsAreNamedOnAllRanks) {
   const ShortTimes times;
   const char* const kName = "RLIMIT_NOFILE, ulimit -n, is ";
