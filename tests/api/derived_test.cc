@@ -192,12 +192,14 @@ TEST(Shrink, LeavesOutTheExcludedRanksEvenTheFirst) {
 }
 
 TEST(Shrink, RefusesListsThatMakeNoSense) {
-  runRanks(2, [](Rank& rank) {
+  runRanks(3, [](Rank& rank) {
     ncclComm_t child = nullptr;
-    int list[] = {1 - rank.rank, 1 - rank.rank, 5};
+    int list[] = {(rank.rank + 1) % 3, (rank.rank + 1) % 3, 5};
     EXPECT_EQ(ncclCommShrink(rank.comm, nullptr, 1, &child, nullptr, 0), ncclInvalidArgument);
     EXPECT_EQ(ncclCommShrink(rank.comm, list, 0, &child, nullptr, 0), ncclInvalidArgument);
+    EXPECT_EQ(ncclCommShrink(rank.comm, list, 3, &child, nullptr, 0), ncclInvalidArgument);
     EXPECT_EQ(ncclCommShrink(rank.comm, list, 2, &child, nullptr, 0), ncclInvalidArgument);
+    EXPECT_NE(std::string(ncclGetLastError(nullptr)).find("twice"), std::string::npos);
     EXPECT_EQ(ncclCommShrink(rank.comm, list + 2, 1, &child, nullptr, 0), ncclInvalidArgument);
     EXPECT_EQ(ncclCommShrink(rank.comm, list, 1, &child, nullptr, 8), ncclInvalidArgument);
     EXPECT_EQ(child, nullptr);

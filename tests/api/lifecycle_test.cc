@@ -107,6 +107,10 @@ TEST(Communicator, RefusesWrongCalls) {
               ncclInvalidArgument);
     EXPECT_NCCL_OK(ncclAllReduce(nullptr, nullptr, 0, ncclFloat32, ncclSum, rank.comm, rank.stream));
     EXPECT_EQ(ncclGroupEnd(), ncclInvalidUsage);
+    alignas(64) static char nothing[4096] = {};
+    int count = 0;
+    EXPECT_EQ(ncclCommCount(reinterpret_cast<ncclComm_t>(nothing), &count), ncclInvalidArgument);
+    EXPECT_NE(std::string(ncclGetLastError(nullptr)).find("is not a communicator"), std::string::npos);
     // Nothing of the above has harmed the communicator.
     value = 1;
     ASSERT_NCCL_OK(ncclAllReduce(&value, &value, 1, ncclFloat32, ncclSum, rank.comm, rank.stream));
