@@ -108,10 +108,33 @@ TEST(TuttiTopo, WritesAFileThatItReadsAgain) {
 }
 
 TEST(TuttiTopo, AnEmptyRootIsAMachineOfOneCpu) {
-  const auto outcome = runCommand(kTool + "--root /no/such/folder");
+  const std::string root = testing::TempDir() + "tutti_topo_empty_" + std::to_string(::getpid());
+  ASSERT_EQ(runCommand("mkdir -p " + root).status, 0);
+  const auto outcome = runCommand(kTool + "--root " + root);
+  runCommand("rmdir " + root);
   EXPECT_EQ(outcome.status, 0) << outcome.output;
   EXPECT_THAT(outcome.output, StartsWith("CPU0\n\n"));
   EXPECT_THAT(outcome.output, HasSubstr("\nAssumed:\n  /sys/devices/system/node shows no NUMA node"));
+}
+
+TEST(TuttiTopo, RefusesWhatContradictsItself) {
+  const auto nowhere = runCommand(kTool + "--root /no/such/folder 2>&1");
+  EXPECT_EQ(nowhere.status, 1);
+  EXPECT_THAT(nowhere.output, HasSubstr("--root /no/such/folder: no such folder"));
+  for (const char* both : {"--xml --graph-xml", "--xml --png /dev/null", "--explain CPU0 CPU0 --xml"}) {
+    const auto outcome = runCommand(kTool + both + " 2>&1");
+    EXPECT_EQ(outcome.status, 2) << both;
+    EXPECT_THAT(outcome.output, HasSubstr("only one of --xml")) << both;
+  }
+}
+
+TEST(TuttiTopo, DoesNotWaitForAPipeThatNobodyWritesTo) {
+  const std::string pipe = testing::TempDir() + "tutti_topo_pipe_" + std::to_string(::getpid());
+  ASSERT_EQ(runCommand("mkfifo " + pipe).status, 0);
+  const auto outcome = runCommand("timeout 20 " + kTool + pipe + " 2>&1");
+  runCommand("rm " + pipe);
+  EXPECT_EQ(outcome.status, 1);
+  EXPECT_THAT(outcome.output, HasSubstr("a pipe that nobody writes to"));
 }
 
 TEST(TuttiTopo, FillsAFileFromTheMachine) {
