@@ -73,7 +73,12 @@ class Team {
                                            int rank) {
     auto& known = schedules_[static_cast<size_t>(rank)][{algorithm, collective, root}];
     if (known == nullptr) {
-      auto made = generate(algorithm, {collective, ranks(), rank, root, {}});
+      ScheduleRequest request;
+      request.collective = collective;
+      request.ranks = ranks();
+      request.rank = rank;
+      request.root = root;
+      auto made = generate(algorithm, request);
       EXPECT_TRUE(made.isOk()) << made.status().message();
       known = std::make_shared<const Schedule>(std::move(made).value());
     }
