@@ -15,6 +15,10 @@ ns_up() {
     return 77
   fi
   ns_folder=$(mktemp -d); trap ns_down EXIT
+  if ! ip netns exec "$ns_prefix-switch" true; then
+    echo "needs a root folder that is a mount (in a chroot: mount --bind FOLDER FOLDER first)"
+    return 77
+  fi
   ip -n "$ns_prefix-switch" link add name bridge type bridge
   ip -n "$ns_prefix-switch" addr add 10.77.0.254/24 dev bridge
   ip -n "$ns_prefix-switch" link set bridge up
