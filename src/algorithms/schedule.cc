@@ -226,8 +226,7 @@ Step& Lane::waitTeam(int team, int flag) {
 }
 
 const Affine& sizeSegment(const Step& step) {
-  if (step.kind == StepKind::recvSend || step.kind == StepKind::signal || step.kind == StepKind::wait)
-    return kNothing;
+  if (step.kind == StepKind::recvSend || onlyOrders(step.kind)) return kNothing;
   if (step.sizeAs != kNothing) return step.sizeAs;
   const bool hasDst = step.kind != StepKind::send && step.kind != StepKind::recvReduceSend;
   if (hasDst && step.dst.buffer != Buffer::scratch) return step.dst.segment;

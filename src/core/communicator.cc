@@ -4,7 +4,6 @@
 #include <charconv>
 #include <cstring>
 #include <numeric>
-#include <set>
 #include <thread>
 
 #include "base/affinity.h"
@@ -30,8 +29,8 @@ constexpr auto kNewsLimit = std::chrono::milliseconds(500);
 
 /// PeerInfo as bytes: fields separated by newlines, which none of them may contain.
 std::string encodePeer(const PeerInfo& info) {
-  return fmt::format("{}\n{}\n{}\n{}\n{}\n{}", info.rank, info.hostName, info.hostId, info.pid,
-                     info.processToken, info.device);
+  return fmt::format("{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}", info.rank, info.hostName, info.hostId, info.pid,
+                     info.processToken, info.device, info.numaNode, info.topologyDigest);
 }
 
 template <typename T>
@@ -48,9 +47,10 @@ Result<PeerInfo> decodePeer(std::string_view text, int rank) {
     from = to + 1;
   }
   PeerInfo info;
-  if (fields.size() != 6 || !parseNumber(fields[0], info.rank) || info.rank != rank ||
+  if (fields.size() != 8 || !parseNumber(fields[0], info.rank) || info.rank != rank ||
       !parseNumber(fields[3], info.pid) || !parseNumber(fields[4], info.processToken) ||
-      !parseNumber(fields[5], info.device)) {
+      !parseNumber(fields[5], info.device) || !parseNumber(fields[6], info.numaNode) ||
+      !parseNumber(fields[7], info.topologyDigest)) {
     return remoteError("rank {} sent a malformed description of itself ({} bytes)", rank, text.size());
   }
   info.hostName = fields[1];
@@ -110,10 +110,8 @@ Status Communicator::connectTo(Deadline deadline) {
   TUTTI_TRY(findTopology());
   const AffinityScope scope(binding_.cpus);
   TUTTI_TRY(exchangePeers(deadline));
-  TUTTI_ASSIGN(const JobPlan plan, planJob(peers_, *topology_, place_.numaNode, *control_, deadline));
-  std::set<std::string> hosts;
-  for (const PeerInfo& peer : peers_) hosts.insert(peer.hostId);
-  EndpointOptions options = endpointOptions(setup_.ranks, static_cast<int>(hosts.size()), control_->secret());
+  TUTTI_ASSIGN(const JobPlan plan, planJob(peers_, *topology_, *control_, deadline));
+  EndpointOptions options = endpointOptions(setup_.ranks, plan.hosts, control_->secret());
   options.memoryNode = binding_.memoryNode;
   // CTAs are channels here. The environment, where it says something, goes before the program.
   if (setup_.minChannels > 0 && !params().minNchannels.isSet())
@@ -144,7 +142,7 @@ Status Communicator::connectTo(Deadline deadline) {
   TUTTI_TRY(control_->barrier(deadline));
   faults_->tellAlways(true);
   logInfo(Subsystem::init, "communicator {} rank {} of {} on device {}: {} host(s), {} local rank(s): ready",
-          static_cast<const void*>(this), setup_.rank, setup_.ranks, setup_.device, hosts.size(),
+          static_cast<const void*>(this), setup_.rank, setup_.ranks, setup_.device, plan.hosts,
           endpoint_->localRanks().size());
   return Status::ok();
 }
@@ -190,6 +188,8 @@ Status Communicator::exchangePeers(Deadline deadline) {
   mine.pid = host.pid;
   mine.processToken = host.processToken;
   mine.device = setup_.device;
+  mine.numaNode = place_.numaNode;
+  mine.topologyDigest = topology_->digest;
   TUTTI_ASSIGN(const auto all, control_->allGather(encodePeer(mine), deadline));
   for (int rank = 0; rank < setup_.ranks; ++rank) {
     TUTTI_ASSIGN(PeerInfo info, decodePeer(all[static_cast<size_t>(rank)], rank));

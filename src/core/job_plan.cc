@@ -20,22 +20,6 @@
 namespace tutti {
 namespace {
 
-/// What a rank tells first.
-struct View {
-  uint64_t digest = 0;  // of the description that it has
-  int32_t numaNode = -1;
-
-  std::string encode() const { return WireWriter().u64(digest).u32(static_cast<uint32_t>(numaNode)).bytes(); }
-  static Result<View> decode(std::string_view bytes) {
-    WireReader reader(bytes);
-    View view;
-    view.digest = reader.u64();
-    view.numaNode = static_cast<int32_t>(reader.u32());
-    if (!reader.finished()) return remoteError("malformed view of {} bytes", bytes.size());
-    return view;
-  }
-};
-
 class JobPlanner {
  public:
   JobPlanner(const std::vector<PeerInfo>& peers, const HostTopology& host, OobChannel& oob, Deadline deadline)
@@ -49,8 +33,7 @@ class JobPlanner {
     }
   }
 
-  Result<JobPlan> run(int32_t numaNode) {
-    TUTTI_TRY(exchangeViews(numaNode));
+  Result<JobPlan> run() {
     TUTTI_TRY(exchangeDescriptions());
     const bool dumps = !params().graphDumpFile().empty() && rank_ == params().graphDumpFileRank();
     const bool leads = rank_ == hosts_[mine_].front();
@@ -63,22 +46,12 @@ class JobPlanner {
   }
 
  private:
-  Status exchangeViews(int32_t numaNode) {
-    const View view{host_.digest, numaNode};
-    TUTTI_ASSIGN(const auto all, oob_.allGather(view.encode(), deadline_));
-    for (size_t rank = 0; rank < all.size(); ++rank) {
-      TUTTI_ASSIGN(const View one, View::decode(all[rank]).withContext("rank {}", rank));
-      views_.push_back(one);
-    }
-    return Status::ok();
-  }
-
   /// Of each description that the ranks of a host have, the lowest rank that has it.
   std::vector<int32_t> distinctViews(size_t host) const {
     std::set<uint64_t> seen;
     std::vector<int32_t> ranks;
     for (const int32_t rank : hosts_[host])
-      if (seen.insert(views_[static_cast<size_t>(rank)].digest).second) ranks.push_back(rank);
+      if (seen.insert(peers_[static_cast<size_t>(rank)].topologyDigest).second) ranks.push_back(rank);
     return ranks;
   }
 
@@ -117,7 +90,7 @@ class JobPlanner {
   NodeId memberOf(int32_t rank) const {
     const std::vector<NodeId>& cpus = graph().all(NodeType::cpu);
     const auto found = std::ranges::find_if(cpus, [&](NodeId node) {
-      return graph().node(node).number == views_[static_cast<size_t>(rank)].numaNode;
+      return graph().node(node).number == peers_[static_cast<size_t>(rank)].numaNode;
     });
     return found != cpus.end() ? *found : cpus.front();
   }
@@ -211,6 +184,7 @@ class JobPlanner {
     if (cluster.ranks() != oob_.size())
       return remoteError("the hosts' plans are for {} ranks of {}", cluster.ranks(), oob_.size());
     JobPlan plan;
+    plan.hosts = cluster.hosts();
     plan.ring = cluster.ring(0);
     if (hosts_.size() > 1) plan.linkBandwidth = static_cast<double>(cluster.linkRate()) * 1e9;
     if (rank_ == 0)
@@ -226,15 +200,14 @@ class JobPlanner {
   const int32_t rank_;
   std::vector<std::vector<int32_t>> hosts_;  // ascending, by their lowest ranks
   size_t mine_ = 0;
-  std::vector<View> views_;     // by rank
   std::optional<Graph> fused_;  // where this host's ranks see different things
 };
 
 }  // namespace
 
-Result<JobPlan> planJob(const std::vector<PeerInfo>& peers, const HostTopology& host, int32_t numaNode,
-                        OobChannel& oob, Deadline deadline) {
-  return JobPlanner(peers, host, oob, deadline).run(numaNode);
+Result<JobPlan> planJob(const std::vector<PeerInfo>& peers, const HostTopology& host, OobChannel& oob,
+                        Deadline deadline) {
+  return JobPlanner(peers, host, oob, deadline).run();
 }
 
 }  // namespace tutti

@@ -4,7 +4,7 @@
 //   rank            host                                  job
 //   what it sees -> (where ranks see different things:    a plan of each host (its lowest rank searches) ->
 //   its NUMA node    all descriptions, fused)             ClusterPlan, the same on all ranks
-//        1st gather        2nd gather, rarely                    last gather
+//    (PeerInfo)            a gather, rarely                      a gather
 #pragma once
 
 #include <cstdint>
@@ -21,6 +21,7 @@
 namespace tutti {
 
 struct JobPlan {
+  int hosts = 1;
   /// All ranks, as the first ring passes them: host by host.
   std::vector<int32_t> ring;
   /// Bytes/s that every host can send to the next, by all rings; 0: not known (a host without ports), or
@@ -28,11 +29,10 @@ struct JobPlan {
   double linkBandwidth = 0;
 };
 
-/// Collective over all ranks of `oob`: two gathers, three where ranks of a host see different hardware.
+/// Collective over all ranks of `oob`: a gather, two where ranks of a host see different hardware.
 /// Writes NCCL_GRAPH_DUMP_FILE where this is its rank. Fails on all ranks when NCCL_GRAPH_FILE cannot be
-/// understood on one host; the error names file, line and reason. `numaNode`: of this rank's device, -1: not
-/// known.
-Result<JobPlan> planJob(const std::vector<PeerInfo>& peers, const HostTopology& host, int32_t numaNode,
-                        OobChannel& oob, Deadline deadline);
+/// understood on one host; the error names file, line and reason.
+Result<JobPlan> planJob(const std::vector<PeerInfo>& peers, const HostTopology& host, OobChannel& oob,
+                        Deadline deadline);
 
 }  // namespace tutti

@@ -29,6 +29,8 @@ struct PeerInfo {
   int64_t pid = 0;
   uint64_t processToken = 0;  // random, the same for all ranks of a process
   int device = 0;
+  int numaNode = -1;            // of the device; -1: not known
+  uint64_t topologyDigest = 0;  // of what it sees of its host's hardware: equal where ranks see the same
 };
 
 /// Sizes that all ranks of a communicator agreed on.

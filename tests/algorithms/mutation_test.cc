@@ -17,7 +17,7 @@ struct Mutation {
   std::function<bool(Block&, size_t)> apply;  // false: does not fit this step
 };
 
-bool movesLocal(const Step& s) { return s.kind != StepKind::signal && s.kind != StepKind::wait; }
+bool movesLocal(const Step& s) { return !onlyOrders(s.kind); }
 bool usesSrc(const Step& s) {
   return movesLocal(s) && s.kind != StepKind::recv && s.kind != StepKind::recvCopySend &&
          s.kind != StepKind::recvSend;

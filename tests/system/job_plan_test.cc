@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <fstream>
-#include <sstream>
 #include <string>
 #include <vector>
 
@@ -33,11 +32,6 @@ class TemporaryFile {
   TemporaryFile(const TemporaryFile&) = delete;
   TemporaryFile& operator=(const TemporaryFile&) = delete;
   const std::string& path() const { return path_; }
-  std::string content() const {
-    std::ostringstream all;
-    all << std::ifstream(path_).rdbuf();
-    return all.str();
-  }
 
  private:
   std::string path_;
@@ -122,8 +116,8 @@ TEST(JobPlan, IsWrittenToTheDumpFileByItsRankAndReadFromAGraphFile) {
     EXPECT_THAT(logOf(Path::sharedMemory, {0, 1}),
                 HasSubstr("rank 1: rings and trees written to " + graph.path()));
   }
-  EXPECT_THAT(graph.content(), AnyOf(HasSubstr("<gpu dev=\"0\"/>\n      <gpu dev=\"1\"/>"),
-                                     HasSubstr("<gpu dev=\"1\"/>\n      <gpu dev=\"0\"/>")));
+  EXPECT_THAT(test::contentOf(graph.path()), AnyOf(HasSubstr("<gpu dev=\"0\"/>\n      <gpu dev=\"1\"/>"),
+                                                   HasSubstr("<gpu dev=\"1\"/>\n      <gpu dev=\"0\"/>")));
   const TemporaryFile reversed(
       R"(<graphs version="1"><graph id="0" pattern="4" crossnic="0" nchannels="1" speedintra="7" speedinter="7"
       typeintra="SYS" typeinter="LOC" samechannels="1"><channel><gpu dev="1"/><gpu dev="0"/></channel></graph></graphs>)");

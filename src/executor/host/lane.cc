@@ -119,7 +119,7 @@ HostRun::StepResult HostRun::moveData(const LaunchState& launch, const BoundStep
   }
 
   size_t total = 0;
-  if (step.kind == StepKind::recvSend) {
+  if (receiver != nullptr && sender != nullptr && !step.hasSource && !step.hasDestination) {  // recvSend
     total = messageBytes;
     if (total > sender->slotBytes()) return failSize(launch, step, lane, total, sender->slotBytes());
     std::memcpy(slot, message, total);
@@ -138,13 +138,8 @@ HostRun::StepResult HostRun::moveData(const LaunchState& launch, const BoundStep
     for (int32_t piece = 0; piece < step.pieces; ++piece) {
       const size_t bytes = bytesOf(piece);
       if (bytes == 0) continue;
-      const std::byte* from = message == nullptr ? nullptr : message + total;
-      std::byte* to = slot == nullptr ? nullptr : slot + total;
-      if (step.sourceTeam != nullptr || step.destinationTeam != nullptr) {
-        moveTeamPiece(launch, step, lane, piece, bytes, from, to);
-      } else {
-        movePiece(launch, step, lane, piece, bytes, from, to);
-      }
+      movePiece(launch, step, lane, piece, bytes, message == nullptr ? nullptr : message + total,
+                slot == nullptr ? nullptr : slot + total);
       total += bytes;
     }
   }
@@ -172,58 +167,18 @@ std::byte* HostRun::address(const LaunchState& launch, const BoundLocation& loca
   return base + launch.table.piece(location.buffer, at.block, at.part, lane.slice, rank).offset;
 }
 
-/// Steps without teams: up to two sources (local memory, message) into up to two destinations (memory,
-/// slot).
+/// Sources (memory of this rank, of a peer, or of each rank of a team; a message) into destinations (the
+/// same; a slot).
 void HostRun::movePiece(const LaunchState& launch, const BoundStep& step, const LaneState& lane,
                         int32_t piece, size_t bytes, const std::byte* message, std::byte* slot) {
-  const auto rankOf = [&](const BoundLocation& location) {
-    return location.ofPeer ? location.rank.at(lane.iteration) : launch.bound->schedule().rank;
-  };
-  std::byte* destination = nullptr;
-  if (step.hasDestination) {
-    destination = address(launch, step.destination, lane, piece, rankOf(step.destination));
-  }
-  const std::byte* sources[2];
-  int32_t sourceCount = 0;
-  if (step.kind == StepKind::reduceLocal) sources[sourceCount++] = destination;
-  if (message != nullptr && (step.messageFirst || !step.hasSource)) sources[sourceCount++] = message;
-  if (step.hasSource) sources[sourceCount++] = address(launch, step.source, lane, piece, rankOf(step.source));
-  if (message != nullptr && step.hasSource && !step.messageFirst) sources[sourceCount++] = message;
-  std::byte* destinations[2];
-  int32_t destinationCount = 0;
-  if (destination != nullptr) destinations[destinationCount++] = destination;
-  if (slot != nullptr) destinations[destinationCount++] = slot;
-  // What goes into a slot is read at once by a peer, and so should stay in a cache.
-  const bool stream = launch.stream && slot == nullptr && step.destination.buffer == Buffer::output;
-  launch.reducer.run(sources, sourceCount, destinations, destinationCount, bytes, step.scaled, step.finalize,
-                     stream);
-}
-
-/// Steps with teams: a message and any number of sources into any number of destinations and a slot.
-void HostRun::moveTeamPiece(const LaunchState& launch, const BoundStep& step, const LaneState& lane,
-                            int32_t piece, size_t bytes, const std::byte* message, std::byte* slot) {
-  int32_t sourceCount = 0;
-  const auto addSource = [&](const std::byte* source) {
-    teamSources_[static_cast<size_t>(sourceCount++)] = source;
-  };
-  int32_t destinationCount = 0;
-  const auto addDestination = [&](std::byte* destination) {
-    teamDestinations_[static_cast<size_t>(destinationCount++)] = destination;
-  };
   const auto place = [&](const BoundLocation& location) {
     const int32_t rank = location.ofPeer ? location.rank.at(lane.iteration) : launch.bound->schedule().rank;
     return address(launch, location, lane, piece, rank);
   };
-
-  const bool messageLast = message != nullptr && step.hasSource && !step.messageFirst;
-  if (message != nullptr && !messageLast) addSource(message);
-  if (step.sourceTeam != nullptr) {
-    for (const int32_t rank : *step.sourceTeam) addSource(address(launch, step.source, lane, piece, rank));
-  } else if (step.hasSource) {
-    addSource(place(step.source));
-  }
-  if (messageLast) addSource(message);
-
+  int32_t destinationCount = 0;
+  const auto addDestination = [&](std::byte* destination) {
+    destinations_[static_cast<size_t>(destinationCount++)] = destination;
+  };
   if (step.destinationTeam != nullptr) {
     for (const int32_t rank : *step.destinationTeam)
       addDestination(address(launch, step.destination, lane, piece, rank));
@@ -231,9 +186,24 @@ void HostRun::moveTeamPiece(const LaunchState& launch, const BoundStep& step, co
     addDestination(place(step.destination));
   }
   if (slot != nullptr) addDestination(slot);
+
+  int32_t sourceCount = 0;
+  const auto addSource = [&](const std::byte* source) {
+    sources_[static_cast<size_t>(sourceCount++)] = source;
+  };
+  const bool messageLast = message != nullptr && step.hasSource && !step.messageFirst;
+  if (step.kind == StepKind::reduceLocal) addSource(destinations_[0]);
+  if (message != nullptr && !messageLast) addSource(message);
+  if (step.sourceTeam != nullptr) {
+    for (const int32_t rank : *step.sourceTeam) addSource(address(launch, step.source, lane, piece, rank));
+  } else if (step.hasSource) {
+    addSource(place(step.source));
+  }
+  if (messageLast) addSource(message);
+  // What goes into a slot is read at once by a peer, and so should stay in a cache.
   const bool stream = launch.stream && slot == nullptr && step.destination.buffer == Buffer::output;
-  launch.reducer.run(teamSources_.data(), sourceCount, teamDestinations_.data(), destinationCount, bytes,
-                     step.scaled, step.finalize, stream);
+  launch.reducer.run(sources_.data(), sourceCount, destinations_.data(), destinationCount, bytes, step.scaled,
+                     step.finalize, stream);
 }
 
 HostRun::StepResult HostRun::failSize(const LaunchState& launch, const BoundStep& step, const LaneState& lane,

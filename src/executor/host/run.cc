@@ -66,9 +66,9 @@ Status HostRun::resetLaunch(const Launch& launch, LaunchState* state) {
   state->channel = launch.channel;
   state->stream = state->table.bufferBytes(Buffer::output, schedule.rank) >= executor_->options().streamBytes;
   const auto team = static_cast<size_t>(state->bound->widestTeam()) + 1;  // and a message, or a slot
-  if (teamSources_.size() < team) {
-    teamSources_.resize(team);
-    teamDestinations_.resize(team);
+  if (sources_.size() < team) {
+    sources_.resize(team);
+    destinations_.resize(team);
   }
   return Status::ok();
 }

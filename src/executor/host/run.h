@@ -109,8 +109,6 @@ class HostRun {
                      int32_t piece, int32_t rank) const;
   void movePiece(const LaunchState& launch, const BoundStep& step, const LaneState& lane, int32_t piece,
                  size_t bytes, const std::byte* message, std::byte* slot);
-  void moveTeamPiece(const LaunchState& launch, const BoundStep& step, const LaneState& lane, int32_t piece,
-                     size_t bytes, const std::byte* message, std::byte* slot);
   StepResult failSize(const LaunchState& launch, const BoundStep& step, const LaneState& lane, size_t got,
                       size_t expected);
   std::string describe(const LaunchState& launch, const LaneState& lane) const;
@@ -125,8 +123,8 @@ class HostRun {
   std::vector<uint32_t> active_;  // launches not done
   std::vector<LaneState> lanes_;
   std::vector<uint64_t> tickets_;
-  std::vector<const std::byte*> teamSources_;
-  std::vector<std::byte*> teamDestinations_;
+  std::vector<const std::byte*> sources_;  // of the step at work; as many as the widest step has
+  std::vector<std::byte*> destinations_;
 };
 
 }  // namespace tutti

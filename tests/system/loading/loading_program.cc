@@ -155,10 +155,12 @@ void closeAlive(const char* path) {
   destroy(library, pair);                                       // and so does its code
 }
 
-int childStatus(pid_t child) {
+/// Waits for the child, which must exit with this.
+void expectStatus(pid_t child, int expected, const std::string& who) {
   int status = 0;
   if (::waitpid(child, &status, 0) != child) fail("waitpid");
-  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  const int got = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  if (got != expected) fail(who + ": status " + std::to_string(got));
 }
 
 void forkAndGoOn(const char* path) {
@@ -171,8 +173,7 @@ void forkAndGoOn(const char* path) {
   // have.
   pid_t child = ::fork();
   if (child == 0) std::exit(7);
-  if (const int status = childStatus(child); status != 7)
-    fail("exiting child: status " + std::to_string(status));
+  expectStatus(child, 7, "exiting child");
   reduceAlone(library, alone);
   // A child that starts anew.
   child = ::fork();
@@ -182,8 +183,7 @@ void forkAndGoOn(const char* path) {
     library.must(library.commDestroy(own), "ncclCommDestroy in the child");
     std::exit(8);
   }
-  if (const int status = childStatus(child); status != 8)
-    fail("child with its own: status " + std::to_string(status));
+  expectStatus(child, 8, "child with its own");
   reduceAlone(library, alone);
   destroy(library, pair);
   library.must(library.commDestroy(alone), "ncclCommDestroy");
@@ -210,8 +210,7 @@ void forkWhileBusy(const char* path) {
     library.must(library.commDestroy(own), "ncclCommDestroy in the child");
     std::exit(9);
   }
-  if (const int status = childStatus(child); status != 9)
-    fail("child of a busy process: status " + std::to_string(status));
+  expectStatus(child, 9, "child of a busy process");
   for (const ncclComm_t comm : pair.comms) library.must(library.commAbort(comm), "ncclCommAbort");
 }
 
