@@ -19,6 +19,32 @@ Status checkTeams(const Schedule& s) {
   return Status::ok();
 }
 
+/// No segment comes twice among `count` of `total` that follow a pattern.
+Status checkPattern(const Pattern& pattern, int32_t count, int32_t total) {
+  if (pattern.consecutive() || count < 1 || count > total) return Status::ok();  // counts: when they are used
+  if (pattern.run < 1 || pattern.stride < -total || pattern.stride > total)
+    return internalError("runs of {} with a stride of {}, of {} segments", pattern.run, pattern.stride,
+                         total);
+  std::vector<bool> seen(static_cast<size_t>(total));
+  for (int32_t k = 0; k < count; ++k) {
+    const auto segment = static_cast<size_t>(wrappedSegment(0, pattern, k, total));
+    if (seen[segment])
+      return internalError("{} segments in runs of {} with a stride of {}, of {}: one comes twice", count,
+                           pattern.run, pattern.stride, total);
+    seen[segment] = true;
+  }
+  return Status::ok();
+}
+
+Status checkPatterns(const Schedule& s, const Step& step) {
+  const auto total = [&](Buffer buffer) {
+    return buffer == Buffer::scratch ? s.scratchSegments : s.segments();
+  };
+  TUTTI_TRY(checkPattern(step.src.pattern, step.src.count, total(step.src.buffer)));
+  TUTTI_TRY(checkPattern(step.dst.pattern, step.dst.count, total(step.dst.buffer)));
+  return checkPattern(step.sizePattern, movedSegments(step), s.segments());
+}
+
 Status checkForm(const Schedule& s) {
   if (s.parts < 1) return internalError("{} parts", s.parts);
   if (s.flags < 0 || s.flags > kMaxFlags) return internalError("{} flags; {} exist", s.flags, kMaxFlags);
@@ -26,9 +52,12 @@ Status checkForm(const Schedule& s) {
   if (s.root < 0 || s.root >= s.ranks) return internalError("root {} of {} ranks", s.root, s.ranks);
   for (size_t l = 0; l < s.lanes.size(); ++l) {
     if (s.lanes[l].blocks.empty()) return internalError("lane {} is empty", l);
-    for (const Block& block : s.lanes[l].blocks)
+    for (const Block& block : s.lanes[l].blocks) {
       if (block.iterations < 1 || block.steps.empty())
         return internalError("lane {} has a block that runs no step (see tidy())", l);
+      for (const Step& step : block.steps)
+        TUTTI_TRY(checkPatterns(s, step).withContext("lane {}, \"{}\"", l, toText(step)));
+    }
   }
   return checkTeams(s);
 }

@@ -44,6 +44,8 @@ struct ScheduleRequest {
   std::vector<std::vector<int32_t>> hosts;
   /// The ranks of this rank's host can use each other's user buffers in this call.
   bool mapped = false;
+  /// Blocks that a pipeline cuts the vector into; 0: the algorithm's own number. Of no interest to most.
+  int32_t blocks = 0;
 };
 
 /// A schedule with the request's numbers filled in and no lanes yet.

@@ -1,7 +1,6 @@
 #include "algorithms/registry.h"
 
 #include <algorithm>
-#include <array>
 #include <bit>
 #include <string>
 #include <utility>
@@ -16,43 +15,51 @@
 namespace tutti {
 namespace {
 
-const std::array<Algorithm, 8>& table() {
+const std::vector<Algorithm>& table() {
   using enum Collective;
   static const std::vector<Collective> kFive = {allReduce, allGather, reduceScatter, broadcast, reduce};
   static const std::vector<Collective> kAllEight = {allReduce, allGather, reduceScatter, broadcast,
                                                     reduce,    allToAll,  gather,        scatter};
   // Never destroyed, as programs may use communicators in static destructors.
-  static const auto& kTable = *new std::array<Algorithm, 8>{{
-      {"ring", "ring; chain for Broadcast and Reduce", Medium::messages, kFive, false, ring},
-      {"tree",
-       "double binary tree, pipelined",
-       Medium::messages,
-       {allReduce, broadcast, reduce},
-       false,
-       doubleTreeSchedule},
-      {"doubling", "recursive doubling", Medium::messages, {allReduce, allGather}, true, recursiveDoubling},
-      {"oneshot", "everyone reads all contributions from shared scratch", Medium::sharedScratch, kAllEight,
-       false, oneShot},
-      {"twoshot",
-       "reduce one part from shared scratch, gather the others",
-       Medium::sharedScratch,
-       {allReduce},
-       false,
-       twoShot},
-      {"direct", "zero-copy between mapped user buffers", Medium::userBuffers, kAllEight, false, direct},
-      {"pairwise",
-       "one message between every two ranks",
-       Medium::messages,
-       {allToAll, gather, scatter},
-       false,
-       pairwise},
-      {"hierarchical",
-       "rings over hosts, whose ranks share the work",
-       Medium::hosts,
-       {allReduce},
-       false,
-       hierarchical},
-  }};
+  static const auto& kTable = *new std::vector<Algorithm>{
+      {.name = "ring",
+       .summary = "ring; chain for Broadcast and Reduce",
+       .collectives = kFive,
+       .generator = ring},
+      {.name = "tree",
+       .summary = "double binary tree, pipelined",
+       .collectives = {allReduce, broadcast, reduce},
+       .generator = doubleTreeSchedule},
+      {.name = "doubling",
+       .summary = "recursive doubling",
+       .collectives = {allReduce, allGather},
+       .onPowersOfTwo = {allGather},
+       .generator = recursiveDoubling},
+      {.name = "oneshot",
+       .summary = "everyone reads all contributions from shared scratch",
+       .medium = Medium::sharedScratch,
+       .collectives = kAllEight,
+       .generator = oneShot},
+      {.name = "twoshot",
+       .summary = "reduce one part from shared scratch, gather the others",
+       .medium = Medium::sharedScratch,
+       .collectives = {allReduce},
+       .generator = twoShot},
+      {.name = "direct",
+       .summary = "zero-copy between mapped user buffers",
+       .medium = Medium::userBuffers,
+       .collectives = kAllEight,
+       .generator = direct},
+      {.name = "pairwise",
+       .summary = "one message between every two ranks",
+       .collectives = {allToAll, gather, scatter},
+       .generator = pairwise},
+      {.name = "hierarchical",
+       .summary = "rings over hosts, whose ranks share the work",
+       .medium = Medium::hosts,
+       .collectives = {allReduce},
+       .generator = hierarchical},
+  };
   return kTable;
 }
 
@@ -85,8 +92,8 @@ Status checkRequest(const ScheduleRequest& request) {
 
 bool Algorithm::implements(Collective collective, int32_t ranks) const {
   if (std::ranges::find(collectives, collective) == collectives.end()) return false;
-  return !(powerOfTwoAllGather && collective == Collective::allGather &&
-           !std::has_single_bit(static_cast<uint32_t>(ranks)));
+  return std::ranges::find(onPowersOfTwo, collective) == onPowersOfTwo.end() ||
+         std::has_single_bit(static_cast<uint32_t>(ranks));
 }
 
 std::span<const Algorithm> algorithms() { return table(); }

@@ -18,15 +18,29 @@ enum class Medium : uint8_t {
   hosts,          // several hosts: messages between them, inside one what its ranks share
 };
 
+/// How the schedules of different ranks are related, so that one of them stands for all: rank r's is rank 0's
+/// with every rank number, and every segment of a buffer that is cut for the ranks, replaced.
+enum class Symmetry : uint8_t {
+  none,
+  shift,       // x -> x + r mod ranks
+  exclusiveOr  // x -> x xor r; the number of ranks is a power of two
+};
+
 struct Algorithm {
   std::string_view name;     // as NCCL_ALGO and logs spell it, in lower case
   std::string_view summary;  // one line
   Medium medium = Medium::messages;
   std::vector<Collective> collectives;
-  bool powerOfTwoAllGather = false;  // AllGather only where the number of ranks is a power of two
+  std::vector<Collective> onPowersOfTwo;  // those of them that it knows for 1, 2, 4, 8, ... ranks only
   Schedule (*generator)(const ScheduleRequest& request) = nullptr;
+  /// Of the schedules for any root and the identity as layout: see checkSymmetry() for what is claimed.
+  Symmetry (*symmetry)(Collective collective, int32_t ranks) = nullptr;  // null: none
+  bool takesBlocks = false;                                              // ScheduleRequest::blocks counts
 
   bool implements(Collective collective, int32_t ranks) const;
+  Symmetry symmetryOf(Collective collective, int32_t ranks) const {
+    return symmetry == nullptr ? Symmetry::none : symmetry(collective, ranks);
+  }
 };
 
 /// All shipped algorithms.

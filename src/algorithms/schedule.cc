@@ -11,7 +11,6 @@ namespace tutti {
 namespace {
 
 constexpr size_t kSliceGranularity = 64;
-const Affine kNothing = kNoSegment;
 
 Step& add(Lane& lane, StepKind kind) {
   if (lane.blocks.empty()) lane.loop(1);
@@ -56,11 +55,18 @@ std::string text(const Affine& affine) {
   return result;
 }
 
+/// " by 4" or " in runs of 2 by 4"; nothing for consecutive segments.
+std::string text(const Pattern& pattern) {
+  if (pattern.consecutive()) return {};
+  if (pattern.run == 1) return fmt::format(" by {}", pattern.stride);
+  return fmt::format(" in runs of {} by {}", pattern.run, pattern.stride);
+}
+
 std::string text(const Location& location) {
   static constexpr std::array<const char*, 3> kNames = {"input", "output", "scratch"};
   std::string result =
       fmt::format("{}[{}]", kNames[static_cast<size_t>(location.buffer)], text(location.segment));
-  if (location.count != 1) result += fmt::format(" x{}", location.count);
+  if (location.count != 1) result += fmt::format(" x{}{}", location.count, text(location.pattern));
   if (location.rank != Affine(kSelf)) result += fmt::format(" @ rank {}", text(location.rank));
   return result;
 }
@@ -225,14 +231,14 @@ Step& Lane::waitTeam(int team, int flag) {
   return step;
 }
 
-const Affine& sizeSegment(const Step& step) {
-  if (step.kind == StepKind::recvSend || onlyOrders(step.kind)) return kNothing;
-  if (step.sizeAs != kNothing) return step.sizeAs;
+SizeSegments sizeSegments(const Step& step) {
+  if (step.kind == StepKind::recvSend || onlyOrders(step.kind)) return {};
+  if (step.sizeAs != Affine(kNoSegment)) return {step.sizeAs, step.sizePattern};
   const bool hasDst = step.kind != StepKind::send && step.kind != StepKind::recvReduceSend;
-  if (hasDst && step.dst.buffer != Buffer::scratch) return step.dst.segment;
+  if (hasDst && step.dst.buffer != Buffer::scratch) return {step.dst.segment, step.dst.pattern};
   const bool hasSrc = step.kind != StepKind::recv && step.kind != StepKind::recvCopySend;
-  if (hasSrc && step.src.buffer != Buffer::scratch) return step.src.segment;
-  return kNothing;
+  if (hasSrc && step.src.buffer != Buffer::scratch) return {step.src.segment, step.src.pattern};
+  return {};
 }
 
 int32_t movedSegments(const Step& step) {
@@ -286,7 +292,8 @@ Schedule tidy(Schedule schedule) {
 
 std::string toText(const Step& step) {
   std::string result = fmt::format("{:<18} {}", name(step.kind), body(step));
-  if (step.sizeAs != kNothing) result += fmt::format("  sized as [{}]", text(step.sizeAs));
+  if (step.sizeAs != Affine(kNoSegment))
+    result += fmt::format("  sized as [{}]{}", text(step.sizeAs), text(step.sizePattern));
   if (step.finalize) result += "  final";
   return result;
 }

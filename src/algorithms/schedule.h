@@ -78,13 +78,29 @@ enum class Buffer : uint8_t { input, output, scratch };
 constexpr int32_t kSelf = -1;
 constexpr int32_t kNoSegment = -1;
 
-/// `count` consecutive segments of a buffer, from `segment` on (wrapping at the buffer's number of segments),
-/// in the memory of rank `rank` (kSelf: this rank; another rank's memory must be mapped).
+/// Which segments a step moves, beyond the first: the k-th is `first + k / run * stride + k % run`. That is
+/// runs of `run` neighbours, `stride` apart:
+///
+///   run 1, stride 1 (the default)   first, first+1, first+2, ...
+///   run 2, stride 4                 first, first+1,   first+4, first+5,   first+8, ...
+struct Pattern {
+  int32_t run = 1;
+  int32_t stride = 1;
+
+  constexpr bool consecutive() const { return run == 1 && stride == 1; }
+  constexpr int32_t offset(int32_t k) const { return k / run * stride + k % run; }
+  friend constexpr bool operator==(const Pattern&, const Pattern&) = default;
+};
+
+/// `count` segments of a buffer, from `segment` on by `pattern` (numbers wrap at the buffer's number of
+/// segments; none comes twice), in the memory of rank `rank` (kSelf: this rank; another rank's memory must be
+/// mapped).
 struct Location {
   Buffer buffer = Buffer::input;
   Affine segment;
   int32_t count = 1;
   Affine rank = kSelf;
+  Pattern pattern = {};
   friend constexpr bool operator==(const Location&, const Location&) = default;
 };
 
@@ -125,10 +141,11 @@ struct Step {
   int16_t flag = 0;
   int16_t team = -1;     // index into Schedule::teams
   int16_t dstTeam = -1;  // the same, of the ranks that get the result
-  /// The data segment (first of count) whose pieces the step moves; set where neither src nor dst is a user's
-  /// buffer and so nothing else tells the size: scratch to scratch, scratch to a message, a message to
-  /// scratch.
+  /// The data segment (first of count, by sizePattern) whose pieces the step moves; set where neither src nor
+  /// dst is a user's buffer and so nothing else tells the size: scratch to scratch, scratch to a message, a
+  /// message to scratch.
   Affine sizeAs = kNoSegment;
+  Pattern sizePattern = {};
   /// Order of a two-operand reduction: false: src (+) msg, true: msg (+) src. Lets the two ends of an
   /// exchange compute bitwise the same result.
   bool messageFirst = false;
@@ -138,9 +155,18 @@ struct Step {
   friend constexpr bool operator==(const Step&, const Step&) = default;
 };
 
-/// The data segment whose pieces the step moves, first of `count`: asks the segment table for their bytes.
-/// kNoSegment for recvSend (as many as arrived), signal and wait.
-const Affine& sizeSegment(const Step& step);
+/// The data segments whose pieces the step moves: the first of `count`, and how they go on. They ask the
+/// segment table for their bytes. kNoSegment for recvSend (as many as arrived), signal and wait.
+struct SizeSegments {
+  Affine first = kNoSegment;
+  Pattern pattern = {};
+};
+SizeSegments sizeSegments(const Step& step);
+/// Number `k` of a location or of size segments whose first is `first`, among `total`, where numbers wrap.
+constexpr int32_t wrappedSegment(int32_t first, const Pattern& pattern, int32_t k, int32_t total) {
+  const int32_t segment = (first + pattern.offset(k)) % total;
+  return segment < 0 ? segment + total : segment;
+}
 /// How many segments the step moves (recvSend carries it in dst.count; 0 for signal and wait).
 int32_t movedSegments(const Step& step);
 

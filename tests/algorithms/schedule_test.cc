@@ -44,7 +44,7 @@ TEST(Lane, BuildersFillTheFieldsOfTheirStep) {
   EXPECT_EQ(fused.dst, kOut);
   const Step forward = lane.recvSend(1, 2, 3);
   EXPECT_EQ(movedSegments(forward), 3);
-  EXPECT_EQ(sizeSegment(forward), Affine(kNoSegment));
+  EXPECT_EQ(sizeSegments(forward).first, Affine(kNoSegment));
   EXPECT_EQ(lane.signalTeam(1, 3).team, 1);
   EXPECT_EQ(lane.wait(2, 1).flag, 1);
   EXPECT_EQ(lane.blocks.size(), 1u);
@@ -71,13 +71,13 @@ TEST(Schedule, TidyRemovesWhatRunsNothing) {
 TEST(Schedule, SizesComeFromTheUsersBufferElseFromSizeAs) {
   const Location scratch{Buffer::scratch, 7};
   Lane lane;
-  EXPECT_EQ(sizeSegment(lane.copy({Buffer::input, 2}, scratch)), Affine(2));
-  EXPECT_EQ(sizeSegment(lane.copy(scratch, {Buffer::output, 3})), Affine(3));
-  EXPECT_EQ(sizeSegment(lane.send(1, scratch)), Affine(kNoSegment));
+  EXPECT_EQ(sizeSegments(lane.copy({Buffer::input, 2}, scratch)).first, Affine(2));
+  EXPECT_EQ(sizeSegments(lane.copy(scratch, {Buffer::output, 3})).first, Affine(3));
+  EXPECT_EQ(sizeSegments(lane.send(1, scratch)).first, Affine(kNoSegment));
   Step& sized = lane.send(1, scratch);
   sized.sizeAs = 5;
-  EXPECT_EQ(sizeSegment(sized), Affine(5));
-  EXPECT_EQ(sizeSegment(lane.recvReduce(1, {Buffer::input, 4}, scratch)), Affine(4));
+  EXPECT_EQ(sizeSegments(sized).first, Affine(5));
+  EXPECT_EQ(sizeSegments(lane.recvReduce(1, {Buffer::input, 4}, scratch)).first, Affine(4));
 }
 
 TEST(Schedule, SliceSizeIsLimitedBySlotsAndScratch) {

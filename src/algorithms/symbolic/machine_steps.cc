@@ -310,7 +310,7 @@ Status SymbolicMachine::placeOf(const LaneState& lane, const Location& location,
   *place = {location.buffer, owner, first};
   if (first < 0 || first >= total || location.count < 1 || location.count > total)
     return internalError("there is no {} (x {}): {} segments", toText(*place), location.count, total);
-  place->segment = (first + index) % total;
+  place->segment = wrappedSegment(first, location.pattern, index, total);
   return Status::ok();
 }
 
@@ -321,15 +321,17 @@ Status SymbolicMachine::checkOverlap(const LaneState& lane, const Step& step, in
   Place dst;
   TUTTI_TRY(placeOf(lane, step.src, srcOwner, 0, &src));
   TUTTI_TRY(placeOf(lane, step.dst, dstOwner, 0, &dst));
-  if (memory_.same(src, dst)) return Status::ok();
+  const bool alike = step.src.pattern == step.dst.pattern;
+  if (memory_.same(src, dst) && alike) return Status::ok();
+  // Ranges of neighbours overlap where one begins within the other.
+  const bool ranges = step.src.pattern.consecutive() && alike;
   for (int32_t i = 0; i < step.src.count; ++i) {
     TUTTI_TRY(placeOf(lane, step.src, srcOwner, i, &src));
-    if (memory_.same(src, dst)) return internalError("source and destination overlap at {}", toText(src));
-  }
-  TUTTI_TRY(placeOf(lane, step.src, srcOwner, 0, &src));
-  for (int32_t i = 0; i < step.dst.count; ++i) {
-    TUTTI_TRY(placeOf(lane, step.dst, dstOwner, i, &dst));
-    if (memory_.same(src, dst)) return internalError("source and destination overlap at {}", toText(src));
+    const bool first = i == 0;
+    for (int32_t k = 0; k < (ranges && !first ? 1 : step.dst.count); ++k) {
+      TUTTI_TRY(placeOf(lane, step.dst, dstOwner, k, &dst));
+      if (memory_.same(src, dst)) return internalError("source and destination overlap at {}", toText(src));
+    }
   }
   return Status::ok();
 }
@@ -412,8 +414,8 @@ Status SymbolicMachine::checkSizes(size_t lane, const Step& step, const std::vec
   const LaneState& state = lanes_[lane];
   const Schedule& s = schedule(state);
   if (step.kind == StepKind::recvSend) return Status::ok();
-  const Affine& sizes = sizeSegment(step);
-  if (sizes == Affine(kNoSegment)) {
+  const SizeSegments sizes = sizeSegments(step);
+  if (sizes.first == Affine(kNoSegment)) {
     if (!options_.infer) return internalError("nothing tells the size: set sizeAs");
     for (size_t i = 0; i < values.size(); ++i)
       if (values[i].segment != (values[0].segment + static_cast<int32_t>(i)) % s.segments())
@@ -425,7 +427,8 @@ Status SymbolicMachine::checkSizes(size_t lane, const Step& step, const std::vec
     return s.collective == Collective::allToAll ? segment % s.parts : segment;
   };
   for (size_t i = 0; i < values.size(); ++i) {
-    const int32_t stated = (sizes.at(state.iteration) + static_cast<int32_t>(i)) % s.segments();
+    const int32_t stated =
+        wrappedSegment(sizes.first.at(state.iteration), sizes.pattern, static_cast<int32_t>(i), s.segments());
     if (sizeClass(stated) != sizeClass(values[i].segment))
       return internalError("moves segment {} with the size of segment {}", values[i].segment, stated);
   }

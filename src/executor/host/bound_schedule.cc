@@ -102,8 +102,9 @@ class Binder {
     out.pieces = movedSegments(step);
     if (out.hasSource) TUTTI_TRY(bindLocation(step.src, iterations, &out.source));
     if (out.hasDestination) TUTTI_TRY(bindLocation(step.dst, iterations, &out.destination));
-    if (const Affine& size = sizeSegment(step); size != Affine(kNoSegment)) {
-      TUTTI_TRY(bindLocation({Buffer::input, size, out.pieces}, iterations, &out.size));
+    if (const SizeSegments size = sizeSegments(step); size.first != Affine(kNoSegment)) {
+      TUTTI_TRY(
+          bindLocation({Buffer::input, size.first, out.pieces, kSelf, size.pattern}, iterations, &out.size));
     }
     out.scaled = scaledSources(step);
     if (out.receives) TUTTI_TRY(bindReceivers(step, iterations, &out));
@@ -146,7 +147,9 @@ class Binder {
     out->segment = location.segment;
     out->count = location.count;
     out->rank = location.rank;
+    out->pattern = location.pattern;
     out->segments = location.buffer == Buffer::scratch ? schedule_.scratchSegments : schedule_.segments();
+    if (location.pattern.run < 1) return internalError("runs of {} segments", location.pattern.run);
     for (int32_t i = 0; i < iterations; ++i) {
       const int32_t segment = location.segment.at(i);
       if (segment < 0 || segment >= out->segments || location.count < 1 || location.count > out->segments) {

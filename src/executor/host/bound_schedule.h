@@ -58,6 +58,7 @@ struct BoundLocation {
   int32_t segments = 1;  // of the buffer: where numbers wrap
   Affine segment;
   Affine rank;
+  Pattern pattern = {};
 };
 
 /// The counter that a signal raises, and the bell of the rank that waits for it.

@@ -20,8 +20,8 @@ struct Position {
 /// Segment of the location's `piece`-th piece, as block and part (part alone for scratch).
 inline Position locate(const BoundLocation& location, int32_t parts, int32_t iteration, int32_t piece) {
   if (location.fixed) return {location.block, location.part};
-  int32_t segment = location.segment.at(iteration) + piece;
-  if (segment >= location.segments) segment -= location.segments;  // a location has no segment twice
+  const int32_t segment =
+      wrappedSegment(location.segment.at(iteration), location.pattern, piece, location.segments);
   if (location.buffer == Buffer::scratch) return {0, segment};
   return {segment / parts, segment % parts};
 }
