@@ -1,43 +1,21 @@
-// Which algorithm runs a call.
+// Which algorithm runs a call, by which protocol, on how many channels.
 #pragma once
 
-#include <map>
-#include <set>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "algorithms/algorithm_filter.h"
+#include "algorithms/candidates.h"
 #include "algorithms/cost_model.h"
-#include "algorithms/registry.h"
 #include "base/status.h"
 
 namespace tutti {
-
-/// NCCL_ALGO, parsed: which algorithms may be used for which collective. The form is
-/// `[list][;function:list...]`, where a list is comma-separated names, with ^ in front to mean all others;
-/// function is one of broadcast, reduce, allgather, reducescatter, allreduce, and (ours) alltoall, gather,
-/// scatter, for which the general list does not count. Names are NCCL's and our own, in any case. A
-/// function's own list replaces the general one. Empty: everything is allowed.
-class AlgorithmFilter {
- public:
-  /// Errors (invalidUsage) name the token that is unknown and what is known.
-  static Result<AlgorithmFilter> parse(std::string_view text);
-
-  bool allows(Collective collective, std::string_view algorithm) const;
-  const std::string& text() const { return text_; }
-
- private:
-  struct List {
-    bool inverted = false;
-    std::set<std::string> names;
-  };
-  static Result<List> parseList(std::string_view text);
-
-  std::string text_;
-  bool hasGeneral_ = false;
-  List general_;
-  std::map<Collective, List> own_;
-};
 
 /// What the choice depends on. All of it must be the same on all ranks.
 struct SelectorInput {
@@ -53,15 +31,60 @@ struct SelectorInput {
 };
 
 struct Choice {
-  const Algorithm* algorithm = nullptr;
+  /// Why it was chosen.
+  enum class Reason : uint8_t {
+    prediction,    // the least predicted time
+    algorithmFile  // an algorithm from a file, whose size range fits
+  };
+  const Candidate* algorithm = nullptr;
+  Protocol protocol = Protocol::simple;
   int32_t channels = 1;
+  int32_t blocks = 0;  // ScheduleRequest::blocks
   double predictedSeconds = 0;
+  Reason reason = Reason::prediction;
+  /// The best of the other algorithms, by prediction; null where there is none.
+  const Candidate* runnerUp = nullptr;
+  double runnerUpSeconds = 0;
 };
 
-/// The allowed algorithm with the least predicted time. Where the user's NCCL_ALGO leaves none that can run
-/// this call, the error (invalidUsage) says so and why: there is no silent fallback.
-Result<Choice> choose(const SelectorInput& input, const AlgorithmFilter& filter);
-/// The same with NCCL_ALGO as it stands in the environment.
+/// What the user says about the choice.
+struct SelectorSettings {
+  std::string algo;   // NCCL_ALGO
+  std::string proto;  // NCCL_PROTO
+};
+
+/// Chooses for one communicator. Immutable, so usable by several threads at once. Choosing costs some
+/// microseconds and allocates nothing, unless it fails.
+class Selector {
+ public:
+  /// An error (invalidUsage) names what is wrong in the settings.
+  static Result<Selector> create(CandidateSet candidates, const SelectorSettings& settings);
+
+  /// The allowed algorithm with the least predicted time. Where the user's settings leave none that can run
+  /// this call, the error (invalidUsage) says so and why: there is no silent fallback.
+  Result<Choice> choose(const SelectorInput& input) const;
+  /// True when the user limits the choice, so that it may fail.
+  bool isLimited() const { return !algorithms_.empty() || !protocols_.empty(); }
+  const CandidateSet& candidates() const { return candidates_; }
+
+ private:
+  struct Offer;
+  Selector(CandidateSet candidates, AlgorithmFilter algorithms, ProtocolFilter protocols);
+  bool allows(size_t candidate, Collective collective) const {
+    return (allowed_[candidate] >> static_cast<int>(collective) & 1) != 0;
+  }
+  Offer bestOffer(const Candidate& candidate, const SelectorInput& input, const CostParameters& costs) const;
+  Status nothingLeft(const SelectorInput& input) const;
+
+  CandidateSet candidates_;
+  AlgorithmFilter algorithms_;
+  ProtocolFilter protocols_;
+  std::vector<uint32_t> allowed_;                    // by candidate, a bit for each collective
+  std::array<std::optional<Protocol>, 9> protocol_;  // by collective; none: NCCL_PROTO leaves none
+};
+
+/// Among the shipped algorithms, with NCCL_ALGO as it stands in the environment. For tools: it makes a
+/// selector.
 Result<Choice> choose(const SelectorInput& input, std::string_view ncclAlgo);
 
 /// Channels for a call of `bytes`: one inside a host, else one for each kBytesPerChannel up to the most.

@@ -4,7 +4,6 @@
 #include <set>
 
 #include "algorithms/hierarchical.h"
-#include "algorithms/registry.h"
 #include "algorithms/segment_table.h"
 #include "algorithms/send_recv.h"
 #include "base/datatype.h"
@@ -61,17 +60,19 @@ std::vector<PeerBuffer> peerBuffersOf(const Schedule& schedule) {
   return {found.begin(), found.end()};
 }
 
-Result<std::unique_ptr<Planner>> Planner::create(const Endpoint& endpoint, const JobPlan& job) {
-  TUTTI_ASSIGN(AlgorithmFilter filter, AlgorithmFilter::parse(params().algo()).withContext("NCCL_ALGO"));
-  return std::unique_ptr<Planner>(new Planner(endpoint, job, std::move(filter)));
+Result<std::unique_ptr<Planner>> Planner::create(const Endpoint& endpoint, const JobPlan& job,
+                                                 CandidateSet candidates) {
+  TUTTI_ASSIGN(Selector selector,
+               Selector::create(std::move(candidates), {.algo = params().algo(), .proto = params().proto()}));
+  return std::unique_ptr<Planner>(new Planner(endpoint, job, std::move(selector)));
 }
 
-Planner::Planner(const Endpoint& endpoint, const JobPlan& job, AlgorithmFilter filter)
+Planner::Planner(const Endpoint& endpoint, const JobPlan& job, Selector selector)
     : endpoint_(endpoint),
       layout_(job.ring),
       hosts_(inOrder(endpoint.hosts(), layout_)),
       linkBandwidth_(job.linkBandwidth),
-      filter_(std::move(filter)) {}
+      selector_(std::move(selector)) {}
 
 Result<Choice> Planner::chooseFor(const Operation& operation, bool zeroCopy) const {
   SelectorInput input;
@@ -84,11 +85,11 @@ Result<Choice> Planner::chooseFor(const Operation& operation, bool zeroCopy) con
   input.linkBandwidth = linkBandwidth_;
   input.zeroCopyUsable = zeroCopy;
   input.maxChannels = endpoint_.options().channels;
-  return choose(input, filter_);
+  return selector_.choose(input);
 }
 
 Status Planner::check(const Operation& operation) const {
-  if (filter_.text().empty() || endpoint_.ranks() == 1) return Status::ok();
+  if (!selector_.isLimited() || endpoint_.ranks() == 1) return Status::ok();
   if (chooseFor(operation, true).isOk()) return Status::ok();
   return chooseFor(operation, false).status();
 }
@@ -124,7 +125,7 @@ Result<Plan> Planner::plan(const Operation& operation, bool zeroCopy) {
 Result<Plan> Planner::makePlan(const Operation& operation, bool zeroCopy) {
   TUTTI_ASSIGN(const Choice choice, chooseFor(operation, zeroCopy));
   Plan plan;
-  TUTTI_ASSIGN(plan.schedule, schedule(*choice.algorithm, operation.collective, operation.root, zeroCopy));
+  TUTTI_ASSIGN(plan.schedule, schedule(choice, operation.collective, operation.root, zeroCopy));
   plan.sliceBytes = sliceBytesFor(*plan.schedule);
   plan.channels = choice.channels;
   plan.peerBuffers = peerBuffersOf(*plan.schedule);
@@ -135,11 +136,12 @@ Result<Plan> Planner::makePlan(const Operation& operation, bool zeroCopy) {
   return plan;
 }
 
-Result<std::shared_ptr<const Schedule>> Planner::schedule(const Algorithm& algorithm, Collective collective,
+Result<std::shared_ptr<const Schedule>> Planner::schedule(const Choice& choice, Collective collective,
                                                           int root, bool zeroCopy) {
+  const Candidate& algorithm = *choice.algorithm;
   // Only here do the two differ: other algorithms either need peers' user buffers or have no use for them.
   const bool mapped = zeroCopy && algorithm.medium == Medium::hosts;
-  auto& cached = schedules_[ScheduleKey(algorithm.name, collective, root, mapped)];
+  auto& cached = schedules_[ScheduleKey(algorithm.name, collective, root, mapped, choice.blocks)];
   if (cached == nullptr) {
     ScheduleRequest request;
     request.collective = collective;
@@ -149,7 +151,8 @@ Result<std::shared_ptr<const Schedule>> Planner::schedule(const Algorithm& algor
     request.layout = layout_;
     request.hosts = hosts_;
     request.mapped = mapped;
-    TUTTI_ASSIGN(Schedule made, generate(algorithm.name, request));
+    request.blocks = choice.blocks;
+    TUTTI_ASSIGN(Schedule made, algorithm.schedule(request));
     cached = std::make_shared<const Schedule>(std::move(made));
   }
   return cached;
@@ -166,7 +169,7 @@ Result<Plan> Planner::planMessage(const Operation& message) {
   const bool sends = message.kind != Operation::Kind::recv;
   const bool part = message.partOfCollective;
   const std::string_view key = part ? (sends ? "send part" : "recv part") : sends ? "send" : "recv";
-  auto& cached = schedules_[ScheduleKey(key, Collective::sendRecv, peer, false)];
+  auto& cached = schedules_[ScheduleKey(key, Collective::sendRecv, peer, false, 0)];
   if (cached == nullptr) {
     const int from = sends ? self : peer;
     const int to = sends ? peer : self;

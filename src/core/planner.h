@@ -42,15 +42,17 @@ struct Plan {
 /// call like one before costs a look-up and allocates nothing.
 class Planner {
  public:
-  /// Ranks are visited in the job's order. An error when NCCL_ALGO cannot be understood.
-  static Result<std::unique_ptr<Planner>> create(const Endpoint& endpoint, const JobPlan& job);
+  /// Ranks are visited in the job's order. An error when NCCL_ALGO or NCCL_PROTO cannot be understood.
+  /// `candidates`: what may run calls, the same on all ranks.
+  static Result<std::unique_ptr<Planner>> create(const Endpoint& endpoint, const JobPlan& job,
+                                                 CandidateSet candidates = CandidateSet::shipped());
 
   /// True when the operation should run in place on the users' buffers, provided that the buffers of all
   /// ranks of this host can be mapped: worth a negotiation among them. The same on all of them.
   Result<bool> wantsZeroCopy(const Operation& operation);
   Result<Plan> plan(const Operation& operation, bool zeroCopy);
-  /// An error when NCCL_ALGO leaves nothing that could run the operation. Thread-safe; for the call that
-  /// enqueues it.
+  /// An error when NCCL_ALGO or NCCL_PROTO leaves nothing that could run the operation. Thread-safe; for the
+  /// call that enqueues it.
   Status check(const Operation& operation) const;
   /// What the selector's cost model expects of the operation. Thread-safe.
   Result<double> predictSeconds(const Operation& operation) const;
@@ -58,18 +60,19 @@ class Planner {
   Result<Plan> planMessage(const Operation& message);
 
  private:
-  Planner(const Endpoint& endpoint, const JobPlan& job, AlgorithmFilter filter);
+  Planner(const Endpoint& endpoint, const JobPlan& job, Selector selector);
 
   Result<Choice> chooseFor(const Operation& operation, bool zeroCopy) const;
   Result<Plan> makePlan(const Operation& operation, bool zeroCopy);
-  Result<std::shared_ptr<const Schedule>> schedule(const Algorithm& algorithm, Collective collective,
-                                                   int root, bool zeroCopy);
+  Result<std::shared_ptr<const Schedule>> schedule(const Choice& choice, Collective collective, int root,
+                                                   bool zeroCopy);
   size_t sliceBytesFor(const Schedule& schedule) const;
   bool allMapped() const { return endpoint_.localRanks().size() == static_cast<size_t>(endpoint_.ranks()); }
 
-  using ScheduleKey =
-      std::tuple<std::string_view, Collective, int, bool>;    // algorithm (a literal), collective, root or
-                                                              // peer, whether peers' user buffers can be used
+  using ScheduleKey = std::tuple<std::string_view, Collective, int, bool,
+                                 int>;                        // algorithm (a candidate's name or a literal),
+                                                              // collective, root or peer, whether peers' user
+                                                              // buffers can be used, blocks
   using PlanKey = std::tuple<Collective, int, size_t, bool>;  // collective, root, bytes of all, zero copy
   static constexpr size_t kMostPlans = 4096;
 
@@ -77,7 +80,7 @@ class Planner {
   const Layout layout_;                            // host by host: a ring enters and leaves each host once
   const std::vector<std::vector<int32_t>> hosts_;  // groups that share memory, in that order
   const double linkBandwidth_;
-  const AlgorithmFilter filter_;
+  const Selector selector_;
   std::map<ScheduleKey, std::shared_ptr<const Schedule>> schedules_;
   std::map<PlanKey, Plan> plans_;
 };
