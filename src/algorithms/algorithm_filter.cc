@@ -166,10 +166,11 @@ bool ChoiceFilter::allows(Collective collective, std::string_view name) const {
   return listed != list.inverted;
 }
 
-Result<AlgorithmFilter> AlgorithmFilter::parse(std::string_view text, std::span<const std::string> more) {
+Result<AlgorithmFilter> AlgorithmFilter::parse(std::string_view text, std::span<const std::string> more,
+                                               std::string_view variable) {
   AlgorithmFilter filter;
   Words words;
-  words.variable = "NCCL_ALGO";
+  words.variable = variable;
   words.noun = "algorithm";
   words.known = [more](std::string_view word) {
     const auto means = [&](std::string_view name) { return standsFor(word, lowerTrimmed(name)); };
@@ -181,10 +182,10 @@ Result<AlgorithmFilter> AlgorithmFilter::parse(std::string_view text, std::span<
   return filter;
 }
 
-Result<ProtocolFilter> ProtocolFilter::parse(std::string_view text) {
+Result<ProtocolFilter> ProtocolFilter::parse(std::string_view text, std::string_view variable) {
   ProtocolFilter filter;
   Words words;
-  words.variable = "NCCL_PROTO";
+  words.variable = variable;
   words.noun = "protocol";
   words.known = [](std::string_view word) { return findProtocol(word).has_value(); };
   words.all = [] { return std::string("simple, ll, ll128"); };

@@ -42,12 +42,12 @@ class ChoiceFilter {
   /// A name also stands for those that continue it after a slash: hierarchical for hierarchical/ring/ring.
   bool allows(Collective collective, std::string_view name) const;
   /// "NCCL_ALGO=ring"; what errors begin with.
-  std::string describe() const { return variable_ + "=" + text_; }
+  std::string describe() const { return variable_ + text_; }
   bool empty() const { return !hasGeneral_ && own_.empty(); }
 
  protected:
   struct Words {
-    std::string_view variable;                    // "NCCL_ALGO"
+    std::string_view variable;                    // "NCCL_ALGO="
     std::string_view noun;                        // "algorithm"
     std::function<bool(std::string_view)> known;  // of a word in lower case
     std::function<std::string()> all;             // for the message about an unknown one
@@ -72,13 +72,15 @@ class ChoiceFilter {
 class AlgorithmFilter : public ChoiceFilter {
  public:
   /// Errors (invalidUsage) name the token that is unknown and what is known.
-  static Result<AlgorithmFilter> parse(std::string_view text, std::span<const std::string> more = {});
+  /// `variable`: what errors call the text.
+  static Result<AlgorithmFilter> parse(std::string_view text, std::span<const std::string> more = {},
+                                       std::string_view variable = "NCCL_ALGO=");
 };
 
 /// NCCL_PROTO.
 class ProtocolFilter : public ChoiceFilter {
  public:
-  static Result<ProtocolFilter> parse(std::string_view text);
+  static Result<ProtocolFilter> parse(std::string_view text, std::string_view variable = "NCCL_PROTO=");
 };
 
 /// True for a word that names an algorithm of NCCL, which may not exist here: a setting made for NCCL is no

@@ -7,9 +7,7 @@
 namespace tutti {
 namespace {
 
-enum class Obstacle : uint8_t { none, collective, size, severalHosts, oneHost, mappedBuffers };
-
-/// What keeps the algorithm from running the call.
+/// What keeps the algorithm from running the call, whatever the user says.
 Obstacle obstacleOf(const Candidate& candidate, const SelectorInput& input) {
   if (!candidate.implements(input.collective, input.ranks)) return Obstacle::collective;
   if (input.bytes < candidate.minBytes || input.bytes > candidate.maxBytes) return Obstacle::size;
@@ -21,41 +19,49 @@ Obstacle obstacleOf(const Candidate& candidate, const SelectorInput& input) {
   return Obstacle::none;
 }
 
-std::string describe(Obstacle obstacle, const Candidate& candidate, const SelectorInput& input) {
+std::string describe(Obstacle obstacle, std::string_view algorithm, const SelectorInput& input) {
   switch (obstacle) {
+    case Obstacle::none:
+      return {};
+    case Obstacle::unknown:
+      return fmt::format("{} does not exist on CPUs", algorithm);
+    case Obstacle::forbidden:
+      return fmt::format("{} is not allowed for {}", algorithm, name(input.collective));
+    case Obstacle::protocol:
+      return fmt::format("the protocol is not on CPUs, or not allowed for {}", name(input.collective));
     case Obstacle::collective:
-      return fmt::format("{} does not implement {} on {} ranks", candidate.name, name(input.collective),
+      return fmt::format("{} does not implement {} on {} ranks", algorithm, name(input.collective),
                          input.ranks);
     case Obstacle::size:
-      return fmt::format("{} is for {} to {} bytes", candidate.name, candidate.minBytes, candidate.maxBytes);
+      return fmt::format("{} is not for {} bytes", algorithm, input.bytes);
     case Obstacle::severalHosts:
       return fmt::format(
           "{} needs several hosts, and one of them with several ranks that share memory; there are {} hosts "
-          "and {} "
-          "ranks",
-          candidate.name, input.hosts, input.ranks);
+          "and {} ranks",
+          algorithm, input.hosts, input.ranks);
     case Obstacle::oneHost:
       return fmt::format("{} needs all ranks on one host with shared memory, and there are {} hosts",
-                         candidate.name, input.hosts);
+                         algorithm, input.hosts);
     case Obstacle::mappedBuffers:
       return fmt::format("{} needs buffers that all ranks can map (ncclMemAlloc, ncclCommRegister){}",
-                         candidate.name,
+                         algorithm,
                          input.collective == Collective::allToAll ? ", and no rank may call in place" : "");
-    default:
-      return {};
   }
+  return {};
 }
 
-CostParameters costsOf(const SelectorInput& input) {
-  return input.allMapped || input.ranks == 1 ? sharedMemoryCosts() : tcpCosts(input.linkBandwidth);
+/// The most channels that the algorithm may have: each rail of a channel is a connection.
+int32_t mostChannels(const Candidate& candidate, const SelectorInput& input) {
+  const int32_t rails = candidate.medium == Medium::hosts ? std::max(1, input.rails) : 1;
+  return std::max(1, input.maxChannels / rails);
 }
 
-int32_t channelsFor(const Candidate& candidate, const SelectorInput& input) {
+int32_t usualChannels(const Candidate& candidate, const SelectorInput& input) {
   if (input.allMapped) return 1;
   const int32_t rails = candidate.medium == Medium::hosts ? std::max(1, input.rails) : 1;
-  const auto most = static_cast<size_t>(std::max(1, input.maxChannels / rails));
+  const size_t channels = input.bytes / kBytesPerChannel / static_cast<size_t>(rails);
   return static_cast<int32_t>(
-      std::clamp<size_t>(input.bytes / kBytesPerChannel / static_cast<size_t>(rails), 1, most));
+      std::clamp<size_t>(channels, 1, static_cast<size_t>(mostChannels(candidate, input))));
 }
 
 }  // namespace
@@ -67,13 +73,15 @@ struct Selector::Offer {
   int32_t blocks = 0;
 };
 
-Selector::Selector(CandidateSet candidates, AlgorithmFilter algorithms, ProtocolFilter protocols)
+Selector::Selector(std::shared_ptr<const CandidateSet> candidates, SelectorSettings settings,
+                   AlgorithmFilter algorithms, ProtocolFilter protocols)
     : candidates_(std::move(candidates)),
+      settings_(std::move(settings)),
       algorithms_(std::move(algorithms)),
       protocols_(std::move(protocols)) {
-  for (const Candidate& candidate : candidates_) {
+  for (const Candidate& candidate : *candidates_) {
     uint32_t& bits = allowed_.emplace_back(0);
-    for (int i = 0; i < static_cast<int>(protocol_.size()); ++i)
+    for (size_t i = 0; i < protocol_.size(); ++i)
       if (algorithms_.allows(static_cast<Collective>(i), candidate.name)) bits |= uint32_t{1} << i;
   }
   for (size_t i = 0; i < protocol_.size(); ++i)
@@ -82,16 +90,38 @@ Selector::Selector(CandidateSet candidates, AlgorithmFilter algorithms, Protocol
         protocol_[i] = protocol;
 }
 
-Result<Selector> Selector::create(CandidateSet candidates, const SelectorSettings& settings) {
-  TUTTI_ASSIGN(AlgorithmFilter algorithms, AlgorithmFilter::parse(settings.algo, candidates.namesOfOthers()));
-  TUTTI_ASSIGN(ProtocolFilter protocols, ProtocolFilter::parse(settings.proto));
-  return Selector(std::move(candidates), std::move(algorithms), std::move(protocols));
+Result<Selector> Selector::create(std::shared_ptr<const CandidateSet> candidates, SelectorSettings settings) {
+  TUTTI_ASSIGN(AlgorithmFilter algorithms,
+               AlgorithmFilter::parse(settings.algo, candidates->namesOfOthers(), settings.algoName));
+  TUTTI_ASSIGN(ProtocolFilter protocols, ProtocolFilter::parse(settings.proto, settings.protoName));
+  Selector made(std::move(candidates), std::move(settings), std::move(algorithms), std::move(protocols));
+  TUTTI_TRY(made.resolveEntries());
+  return made;
+}
+
+Status Selector::resolveEntries() {
+  if (settings_.tuning == nullptr) return Status::ok();
+  for (const TuningEntry& entry : settings_.tuning->entries()) {
+    const Candidate* candidate = candidates_->find(entry.algorithm);
+    if (candidate == nullptr && !isNameOfNccl(entry.algorithm))
+      return invalidUsage("{}:{}: \"{}\" is no algorithm; tutti-info lists them", settings_.tuning->path(),
+                          entry.line, entry.algorithm);
+    const size_t index = candidate == nullptr ? 0 : static_cast<size_t>(candidate - &*candidates_->begin());
+    entries_[static_cast<size_t>(entry.collective)].push_back({&entry, candidate, index});
+  }
+  return Status::ok();
+}
+
+CostParameters Selector::costs(CostMedium medium, double linkBandwidth) const {
+  const CostParameters assumed = medium == CostMedium::shared ? sharedMemoryCosts() : tcpCosts(linkBandwidth);
+  return settings_.tuning == nullptr ? assumed : settings_.tuning->apply(assumed, medium);
 }
 
 Selector::Offer Selector::bestOffer(const Candidate& candidate, const SelectorInput& input,
-                                    const CostParameters& costs) const {
+                                    const CostParameters& costs, int32_t channels) const {
   Offer offer;
-  offer.channels = channelsFor(candidate, input);
+  offer.channels =
+      channels > 0 ? std::min(channels, mostChannels(candidate, input)) : usualChannels(candidate, input);
   offer.seconds =
       candidate.seconds({candidate.name, input.collective, input.ranks, input.bytes, input.hosts}, costs);
   return offer;
@@ -102,55 +132,122 @@ Status Selector::nothingLeft(const SelectorInput& input) const {
     return invalidUsage("{} leaves no protocol for {}: there is only simple on CPUs", protocols_.describe(),
                         name(input.collective));
   std::string reasons;
-  for (size_t i = 0; i < candidates_.size(); ++i)
+  for (size_t i = 0; i < candidates_->size(); ++i) {
+    const Candidate& candidate = (*candidates_)[i];
     if (allows(i, input.collective))
-      reasons += "; " + describe(obstacleOf(candidates_[i], input), candidates_[i], input);
+      reasons += "; " + describe(tutti::obstacleOf(candidate, input), candidate.name, input);
+  }
   return invalidUsage("{} leaves no algorithm for {} on {} ranks{}", algorithms_.describe(),
                       name(input.collective), input.ranks,
                       reasons.empty() ? "; none of those named exists here" : reasons);
 }
 
+void Selector::chooseByPrice(const SelectorInput& input, const CostParameters& costs, Choice* best) const {
+  int possible = 0;
+  for (size_t i = 0; i < candidates_->size(); ++i) {
+    const Candidate& candidate = (*candidates_)[i];
+    if (!allows(i, input.collective) || tutti::obstacleOf(candidate, input) != Obstacle::none) continue;
+    ++possible;
+    const Offer offer = bestOffer(candidate, input, costs, settings_.channels);
+    const bool isFirst = best->algorithm == nullptr;
+    const bool samePlace = isFirst || candidate.preferred == best->algorithm->preferred;
+    if (isFirst || (samePlace ? offer.seconds < best->predictedSeconds : candidate.preferred)) {
+      best->runnerUp = best->algorithm;
+      best->runnerUpSeconds = best->predictedSeconds;
+      best->algorithm = &candidate;
+      best->predictedSeconds = offer.seconds;
+      best->channels = offer.channels;
+      best->blocks = offer.blocks;
+    } else if (best->runnerUp == nullptr || offer.seconds < best->runnerUpSeconds) {
+      best->runnerUp = &candidate;
+      best->runnerUpSeconds = offer.seconds;
+    }
+  }
+  if (best->algorithm == nullptr) return;
+  best->reason = best->algorithm->preferred ? Choice::Reason::algorithmFile : Choice::Reason::prediction;
+  if (possible == 1 && !algorithms_.empty()) best->reason = Choice::Reason::demand;
+}
+
+Obstacle Selector::obstacleOf(const Entry& entry, const SelectorInput& input) const {
+  if (entry.candidate == nullptr) return Obstacle::unknown;
+  if (!allows(entry.index, input.collective)) return Obstacle::forbidden;
+  const auto& allowed = protocol_[static_cast<size_t>(input.collective)];
+  if (entry.entry->protocol && entry.entry->protocol != allowed) return Obstacle::protocol;
+  return tutti::obstacleOf(*entry.candidate, input);
+}
+
+bool Selector::chooseByFile(const SelectorInput& input, const CostParameters& costs, Choice* best) const {
+  for (const Entry& one : entries_[static_cast<size_t>(input.collective)]) {
+    const TuningEntry& entry = *one.entry;
+    if (!entry.matches(input.collective, input.bytes, input.ranks, input.hosts, input.zeroCopyUsable))
+      continue;
+    if (const Obstacle obstacle = obstacleOf(one, input); obstacle != Obstacle::none) {
+      if (best->skippedLine != 0) continue;
+      best->skippedLine = entry.line;
+      best->skippedFor = obstacle;
+      continue;
+    }
+    const int32_t channels = settings_.channels > 0 ? settings_.channels : entry.channels.value_or(0);
+    const Offer offer = bestOffer(*one.candidate, input, costs, channels);
+    if (one.candidate != best->algorithm) {
+      best->runnerUp = best->algorithm;
+      best->runnerUpSeconds = best->predictedSeconds;
+    }
+    best->algorithm = one.candidate;
+    best->channels = offer.channels;
+    best->blocks = offer.blocks;
+    best->predictedSeconds = offer.seconds;
+    best->reason = Choice::Reason::tuningFile;
+    best->line = entry.line;
+    return true;
+  }
+  return false;
+}
+
 Result<Choice> Selector::choose(const SelectorInput& input) const {
   const std::optional<Protocol> protocol = protocol_[static_cast<size_t>(input.collective)];
   if (!protocol) return nothingLeft(input);
-  const CostParameters costs = costsOf(input);
+  const bool shared = input.allMapped || input.ranks == 1;
+  const CostParameters costs =
+      this->costs(shared ? CostMedium::shared : CostMedium::network, input.linkBandwidth);
   Choice best;
   best.protocol = *protocol;
-  for (size_t i = 0; i < candidates_.size(); ++i) {
-    const Candidate& candidate = candidates_[i];
-    if (!allows(i, input.collective) || obstacleOf(candidate, input) != Obstacle::none) continue;
-    const Offer offer = bestOffer(candidate, input, costs);
-    const bool preferred = candidate.preferred && (best.algorithm == nullptr || !best.algorithm->preferred);
-    const bool outranked = best.algorithm != nullptr && best.algorithm->preferred && !candidate.preferred;
-    const bool better =
-        best.algorithm == nullptr || preferred || (!outranked && offer.seconds < best.predictedSeconds);
-    if (!better) {
-      if (best.runnerUp != nullptr && offer.seconds >= best.runnerUpSeconds) continue;
-      best.runnerUp = &candidate;
-      best.runnerUpSeconds = offer.seconds;
-      continue;
-    }
-    best.runnerUp = best.algorithm;
-    best.runnerUpSeconds = best.predictedSeconds;
-    best.algorithm = &candidate;
-    best.predictedSeconds = offer.seconds;
-    best.channels = offer.channels;
-    best.blocks = offer.blocks;
-    best.reason = candidate.preferred ? Choice::Reason::algorithmFile : Choice::Reason::prediction;
-  }
+  chooseByPrice(input, costs, &best);
   if (best.algorithm == nullptr) return nothingLeft(input);
+  chooseByFile(input, costs, &best);
   return best;
+}
+
+std::string Selector::reasonText(const Choice& choice) const {
+  switch (choice.reason) {
+    case Choice::Reason::demand:
+      return algorithms_.describe();
+    case Choice::Reason::tuningFile:
+      return fmt::format("{}:{}", settings_.tuning->path(), choice.line);
+    case Choice::Reason::algorithmFile:
+      return "algorithm from a file";
+    default:
+      return "prediction";
+  }
+}
+
+std::string Selector::skippedText(const Choice& choice, const SelectorInput& input) const {
+  if (choice.skippedLine == 0) return {};
+  for (const Entry& one : entries_[static_cast<size_t>(input.collective)])
+    if (one.entry->line == choice.skippedLine)
+      return fmt::format("{}:{} is not followed: {}", settings_.tuning->path(), choice.skippedLine,
+                         describe(choice.skippedFor, one.entry->algorithm, input));
+  return {};
 }
 
 Result<Choice> choose(const SelectorInput& input, std::string_view ncclAlgo) {
   // Choices point into it.
-  static const auto& kShipped = *new CandidateSet(CandidateSet::shipped());
-  TUTTI_ASSIGN(const Selector selector,
-               Selector::create(CandidateSet::shipped(), {.algo = std::string(ncclAlgo), .proto = ""}));
-  TUTTI_ASSIGN(Choice choice, selector.choose(input));
-  choice.algorithm = kShipped.find(choice.algorithm->name);
-  if (choice.runnerUp != nullptr) choice.runnerUp = kShipped.find(choice.runnerUp->name);
-  return choice;
+  static const auto& kShipped =
+      *new std::shared_ptr<const CandidateSet>(std::make_shared<const CandidateSet>(CandidateSet::shipped()));
+  SelectorSettings settings;
+  settings.algo = ncclAlgo;
+  TUTTI_ASSIGN(const Selector selector, Selector::create(kShipped, std::move(settings)));
+  return selector.choose(input);
 }
 
 }  // namespace tutti

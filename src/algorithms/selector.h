@@ -13,6 +13,7 @@
 #include "algorithms/algorithm_filter.h"
 #include "algorithms/candidates.h"
 #include "algorithms/cost_model.h"
+#include "algorithms/tuning_file.h"
 #include "base/status.h"
 
 namespace tutti {
@@ -30,11 +31,26 @@ struct SelectorInput {
   double linkBandwidth = 0;  // bytes/s between hosts; 0: not known
 };
 
+/// What keeps an algorithm from running a call.
+enum class Obstacle : uint8_t {
+  none,
+  unknown,        // there is no algorithm of that name here
+  forbidden,      // the user does not allow it
+  protocol,       // not on this machine, or not allowed
+  collective,     // not with this number of ranks
+  size,           // outside the sizes that it is for
+  severalHosts,   // not several hosts, or none with several ranks
+  oneHost,        // not all ranks share memory
+  mappedBuffers,  // not all ranks can map all buffers
+};
+
 struct Choice {
   /// Why it was chosen.
   enum class Reason : uint8_t {
-    prediction,    // the least predicted time
-    algorithmFile  // an algorithm from a file, whose size range fits
+    prediction,     // the least predicted time
+    demand,         // the user's settings leave only this algorithm
+    tuningFile,     // an entry of the tuning file: `line`
+    algorithmFile,  // an algorithm from a file, whose size range fits
   };
   const Candidate* algorithm = nullptr;
   Protocol protocol = Protocol::simple;
@@ -42,52 +58,84 @@ struct Choice {
   int32_t blocks = 0;  // ScheduleRequest::blocks
   double predictedSeconds = 0;
   Reason reason = Reason::prediction;
+  int32_t line = 0;
   /// The best of the other algorithms, by prediction; null where there is none.
   const Candidate* runnerUp = nullptr;
   double runnerUpSeconds = 0;
+  /// The first entry of the tuning file that fits the call but cannot run it; 0: there is none.
+  int32_t skippedLine = 0;
+  Obstacle skippedFor = Obstacle::none;
 };
 
 /// What the user says about the choice.
 struct SelectorSettings {
-  std::string algo;   // NCCL_ALGO
-  std::string proto;  // NCCL_PROTO
+  std::string algo;      // as NCCL_ALGO
+  std::string proto;     // as NCCL_PROTO
+  int32_t channels = 0;  // 0: as predicted
+  /// What errors call the two.
+  std::string_view algoName = "NCCL_ALGO=";
+  std::string_view protoName = "NCCL_PROTO=";
+  std::shared_ptr<const TuningFile> tuning;  // may be null
 };
 
 /// Chooses for one communicator. Immutable, so usable by several threads at once. Choosing costs some
 /// microseconds and allocates nothing, unless it fails.
 class Selector {
  public:
-  /// An error (invalidUsage) names what is wrong in the settings.
-  static Result<Selector> create(CandidateSet candidates, const SelectorSettings& settings);
+  /// An error (invalidUsage) names what is wrong in the settings, or the line of the tuning file that names
+  /// an algorithm that nobody knows.
+  static Result<Selector> create(std::shared_ptr<const CandidateSet> candidates, SelectorSettings settings);
 
-  /// The allowed algorithm with the least predicted time. Where the user's settings leave none that can run
-  /// this call, the error (invalidUsage) says so and why: there is no silent fallback.
+  /// What the tuning file says of the call, where it can be; else the allowed algorithm with the least
+  /// predicted time. Where the user's settings leave none that can run this call, the error (invalidUsage)
+  /// says so and why: there is no silent fallback.
   Result<Choice> choose(const SelectorInput& input) const;
   /// True when the user limits the choice, so that it may fail.
   bool isLimited() const { return !algorithms_.empty() || !protocols_.empty(); }
-  const CandidateSet& candidates() const { return candidates_; }
+  /// Parameters of the cost model, measured where the tuning file has them.
+  CostParameters costs(CostMedium medium, double linkBandwidth) const;
+  const std::shared_ptr<const CandidateSet>& candidates() const { return candidates_; }
+  const SelectorSettings& settings() const { return settings_; }
+
+  /// "prediction", "NCCL_ALGO=ring", "tuning.csv:12".
+  std::string reasonText(const Choice& choice) const;
+  /// Why the entry `choice.skippedLine` was not followed: "tuning.csv:3: direct needs ...".
+  std::string skippedText(const Choice& choice, const SelectorInput& input) const;
 
  private:
   struct Offer;
-  Selector(CandidateSet candidates, AlgorithmFilter algorithms, ProtocolFilter protocols);
+  struct Entry {
+    const TuningEntry* entry;
+    const Candidate* candidate;  // null: none of that name here
+    size_t index;                // of the candidate
+  };
+  Selector(std::shared_ptr<const CandidateSet> candidates, SelectorSettings settings,
+           AlgorithmFilter algorithms, ProtocolFilter protocols);
+  Status resolveEntries();
   bool allows(size_t candidate, Collective collective) const {
     return (allowed_[candidate] >> static_cast<int>(collective) & 1) != 0;
   }
-  Offer bestOffer(const Candidate& candidate, const SelectorInput& input, const CostParameters& costs) const;
+  Obstacle obstacleOf(const Entry& entry, const SelectorInput& input) const;
+  Offer bestOffer(const Candidate& candidate, const SelectorInput& input, const CostParameters& costs,
+                  int32_t channels) const;
+  void chooseByPrice(const SelectorInput& input, const CostParameters& costs, Choice* best) const;
+  bool chooseByFile(const SelectorInput& input, const CostParameters& costs, Choice* best) const;
   Status nothingLeft(const SelectorInput& input) const;
 
-  CandidateSet candidates_;
+  std::shared_ptr<const CandidateSet> candidates_;
+  SelectorSettings settings_;
   AlgorithmFilter algorithms_;
   ProtocolFilter protocols_;
   std::vector<uint32_t> allowed_;                    // by candidate, a bit for each collective
-  std::array<std::optional<Protocol>, 9> protocol_;  // by collective; none: NCCL_PROTO leaves none
+  std::array<std::optional<Protocol>, 9> protocol_;  // by collective; none: the settings leave none
+  std::array<std::vector<Entry>, 9> entries_;        // by collective, in the file's order
 };
 
-/// Among the shipped algorithms, with NCCL_ALGO as it stands in the environment. For tools: it makes a
-/// selector.
+/// Among the shipped algorithms, with NCCL_ALGO as it stands in the environment. For tools and tests: it
+/// makes a selector.
 Result<Choice> choose(const SelectorInput& input, std::string_view ncclAlgo);
 
-/// Channels for a call of `bytes`: one inside a host, else one for each kBytesPerChannel up to the most.
+/// Between hosts a call of at least two times as many bytes has more than one channel.
 /// Where a channel has several rails, each of them counts: what keeps a link busy are connections.
 constexpr size_t kBytesPerChannel = 512 * 1024;
 
