@@ -8,8 +8,8 @@ namespace tutti {
 namespace {
 
 // Names of NCCL that we do not have: known words, so that a setting made for NCCL is not called a typo.
-constexpr std::array<std::string_view, 5> kNamesOfNccl = {"collnetdirect", "collnetchain", "nvls", "nvlstree",
-                                                          "pat"};
+constexpr std::array<std::string_view, 4> kNamesOfNccl = {"collnetdirect", "collnetchain", "nvls",
+                                                          "nvlstree"};
 
 constexpr std::array<std::pair<std::string_view, Collective>, 8> kFunctions = {{
     {"broadcast", Collective::broadcast},

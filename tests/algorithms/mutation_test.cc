@@ -271,8 +271,9 @@ TEST_P(EveryAlgorithm, IsCaughtWhenOneStepIsWrong) {
 
 INSTANTIATE_TEST_SUITE_P(
     Mutations, EveryAlgorithm,
-    testing::Combine(testing::Values("ring", "tree", "doubling", "oneshot", "twoshot", "direct", "pairwise",
-                                     "hierarchical", "hierarchical_mapped"),
+    testing::Combine(testing::Values("ring", "tree", "doubling", "rabenseifner", "circulant", "pat",
+                                     "binomial", "oneshot", "twoshot", "direct",
+                                     "spread", "pairwise", "bruck", "hierarchical", "hierarchical_mapped"),
                      testing::Values(2, 3, 4, 5, 8)),
     [](const auto& test) { return std::get<0>(test.param) + "_" + std::to_string(std::get<1>(test.param)); });
 
