@@ -39,7 +39,7 @@ Schedule bruck(const ScheduleRequest& request) {
     lane.recv(wrap(rank - bit, p), moved).sizeAs = 0;
   }
   // What came from the rank d behind lies at distance d.
-  lane.loop(p).copy(at::scratch(Affine(0, 1, 0)), at::output(Affine(rank, -1, p)));
+  lane.loop(p).copy(at::scratch(Affine(0, 1, p)), at::output(Affine(rank, -1, p)));
   return tidy(std::move(schedule));
 }
 
