@@ -109,7 +109,7 @@ double directSeconds(const Form& f) {
 }
 
 // The busiest rank handles p - 1 messages, which it may all start at once.
-double pairwiseSeconds(const Form& f) {
+double spreadSeconds(const Form& f) {
   const double share = (f.p - 1) / f.p;
   const double traffic = f.collective == Collective::allToAll ? 4 * (f.p - 1) + 2 : 4 * share + 2 / f.p;
   return f.messages(1, share, 0, traffic) + (f.p - 2) * f.c.perPeer;
@@ -158,7 +158,7 @@ double predictSeconds(const CostQuery& query, const CostParameters& costs) {
   if (query.algorithm == "oneshot") return oneShotSeconds(form);
   if (query.algorithm == "twoshot") return 2 * form.barrier() + form.memory(5 + 1 / form.p, 5 * form.p + 1);
   if (query.algorithm == "direct") return directSeconds(form);
-  if (query.algorithm == "pairwise") return pairwiseSeconds(form);
+  if (query.algorithm == "spread") return spreadSeconds(form);
   if (query.algorithm == "hierarchical") return hierarchicalSeconds(form);
   return std::numeric_limits<double>::infinity();
 }

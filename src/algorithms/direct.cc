@@ -3,24 +3,12 @@
 #include <numeric>
 #include <utility>
 
+#include "algorithms/locations.h"
+
 namespace tutti {
 namespace {
 
 constexpr int kAll = 0;  // the one team: all ranks, ascending
-
-/// Segment (or segments) of this rank's memory; `at(rank)` gives the same place in another rank's.
-struct Place : Location {
-  constexpr Place(Buffer where, Affine first, int32_t number = 1) : Location{where, first, number, kSelf} {}
-  constexpr Location at(Affine owner) const {
-    Location location = *this;
-    location.rank = owner;
-    return location;
-  }
-};
-
-constexpr Place input(Affine segment, int32_t count = 1) { return {Buffer::input, segment, count}; }
-constexpr Place output(Affine segment, int32_t count = 1) { return {Buffer::output, segment, count}; }
-constexpr Place scratch(Affine segment, int32_t count = 1) { return {Buffer::scratch, segment, count}; }
 
 Schedule start(const ScheduleRequest& request, const char* name, int32_t parts) {
   Schedule schedule = makeSchedule(request, name, parts);
@@ -54,57 +42,58 @@ Schedule oneShot(const ScheduleRequest& request) {
   Lane& lane = schedule.lanes[0];
   switch (request.collective) {
     case Collective::allReduce:
-      lane.copy(input(0), scratch(0));
+      lane.copy(at::input(0), at::scratch(0));
       lane.signalTeam(kAll);
       lane.waitTeam(kAll);
-      lane.reduceTeam(kAll, scratch(0), output(0)).finalize = true;
+      lane.reduceTeam(kAll, at::scratch(0), at::output(0)).finalize = true;
       break;
     case Collective::reduceScatter:
-      lane.copy(input(0, p), scratch(0, p));
+      lane.copy(at::input(0, p), at::scratch(0, p));
       lane.signalTeam(kAll);
       lane.waitTeam(kAll);
-      lane.reduceTeam(kAll, scratch(rank), output(rank)).finalize = true;
+      lane.reduceTeam(kAll, at::scratch(rank), at::output(rank)).finalize = true;
       break;
     case Collective::allGather:
-      lane.copy(input(rank), scratch(0));
+      lane.copy(at::input(rank), at::scratch(0));
       lane.signalTeam(kAll);
-      lane.copy(input(rank), output(rank));
+      lane.copy(at::input(rank), at::output(rank));
       lane.waitTeam(kAll);
-      lane.loop(p - 1).copy(scratch(0).at(othersOf(request)), output(othersOf(request)));
+      lane.loop(p - 1).copy(at::of(at::scratch(0), othersOf(request)), at::output(othersOf(request)));
       break;
     case Collective::broadcast:
-      if (isRoot) lane.copy(input(0), scratch(0));
+      if (isRoot) lane.copy(at::input(0), at::scratch(0));
       lane.signalTeam(kAll);
-      if (isRoot) lane.copy(input(0), output(0));
+      if (isRoot) lane.copy(at::input(0), at::output(0));
       lane.waitTeam(kAll);
-      if (!isRoot) lane.copy(scratch(0).at(request.root), output(0));
+      if (!isRoot) lane.copy(at::of(at::scratch(0), request.root), at::output(0));
       break;
     case Collective::allToAll:
-      lane.copy(input(0, p), scratch(0, p));
+      lane.copy(at::input(0, p), at::scratch(0, p));
       lane.signalTeam(kAll);
-      lane.copy(input(rank), output(rank));
+      lane.copy(at::input(rank), at::output(rank));
       lane.waitTeam(kAll);
-      lane.loop(p - 1).copy(scratch(rank).at(othersOf(request)), output(othersOf(request)));
+      lane.loop(p - 1).copy(at::of(at::scratch(rank), othersOf(request)), at::output(othersOf(request)));
       break;
     case Collective::gather:
-      if (!isRoot) lane.copy(input(rank), scratch(0));
+      if (!isRoot) lane.copy(at::input(rank), at::scratch(0));
       lane.signalTeam(kAll);
-      if (isRoot) lane.copy(input(rank), output(rank));
+      if (isRoot) lane.copy(at::input(rank), at::output(rank));
       lane.waitTeam(kAll);
-      if (isRoot) lane.loop(p - 1).copy(scratch(0).at(othersOf(request)), output(othersOf(request)));
+      if (isRoot)
+        lane.loop(p - 1).copy(at::of(at::scratch(0), othersOf(request)), at::output(othersOf(request)));
       break;
     case Collective::scatter:
-      if (isRoot) lane.copy(input(0, p), scratch(0, p));
+      if (isRoot) lane.copy(at::input(0, p), at::scratch(0, p));
       lane.signalTeam(kAll);
-      if (isRoot) lane.copy(input(rank), output(rank));
+      if (isRoot) lane.copy(at::input(rank), at::output(rank));
       lane.waitTeam(kAll);
-      if (!isRoot) lane.copy(scratch(rank).at(request.root), output(rank));
+      if (!isRoot) lane.copy(at::of(at::scratch(rank), request.root), at::output(rank));
       break;
     default:  // reduce
-      lane.copy(input(0), scratch(0));
+      lane.copy(at::input(0), at::scratch(0));
       lane.signalTeam(kAll);
       lane.waitTeam(kAll);
-      if (isRoot) lane.reduceTeam(kAll, scratch(0), output(0)).finalize = true;
+      if (isRoot) lane.reduceTeam(kAll, at::scratch(0), at::output(0)).finalize = true;
       break;
   }
   return tidy(std::move(schedule));
@@ -120,16 +109,17 @@ Schedule twoShot(const ScheduleRequest& request) {
   const int32_t rank = request.rank;
   const int32_t p = request.ranks;
   Lane& lane = schedule.lanes[0];
-  lane.copy(input(0, p), scratch(0, p));
+  lane.copy(at::input(0, p), at::scratch(0, p));
   lane.signalTeam(kAll);
   lane.waitTeam(kAll);
-  Step& sum = lane.reduceTeam(kAll, scratch(rank), scratch(rank));
+  Step& sum = lane.reduceTeam(kAll, at::scratch(rank), at::scratch(rank));
   sum.finalize = true;
   sum.sizeAs = rank;
   lane.signalTeam(kAll);
-  lane.copy(scratch(rank), output(rank));
+  lane.copy(at::scratch(rank), at::output(rank));
   lane.waitTeam(kAll);
-  lane.loop(p - 1).copy(scratch(othersOf(request)).at(othersOf(request)), output(othersOf(request)));
+  lane.loop(p - 1).copy(at::of(at::scratch(othersOf(request)), othersOf(request)),
+                        at::output(othersOf(request)));
   return tidy(std::move(schedule));
 }
 
@@ -144,15 +134,15 @@ void directRooted(const ScheduleRequest& request, Lane& lane) {
   const int32_t block = oneBlock ? 0 : rank;
   if (rank == request.root) {
     lane.signalTeam(kAll);
-    lane.copy(input(block), output(block));
+    lane.copy(at::input(block), at::output(block));
     lane.waitTeam(kAll);
     return;
   }
   lane.wait(request.root);
   if (request.collective == Collective::gather) {
-    lane.copy(input(block), output(block).at(request.root));
+    lane.copy(at::input(block), at::of(at::output(block), request.root));
   } else {
-    lane.copy(input(block).at(request.root), output(block));
+    lane.copy(at::of(at::input(block), request.root), at::output(block));
   }
   lane.signal(request.root);
 }
@@ -180,23 +170,24 @@ Schedule direct(const ScheduleRequest& request) {
   lane.waitTeam(kAll);
   switch (request.collective) {
     case Collective::allReduce:
-      lane.reduceTeam(kAll, input(rank), output(rank), kAll).finalize = true;
+      lane.reduceTeam(kAll, at::input(rank), at::output(rank), kAll).finalize = true;
       break;
     case Collective::reduceScatter:
-      lane.reduceTeam(kAll, input(rank), output(rank)).finalize = true;
+      lane.reduceTeam(kAll, at::input(rank), at::output(rank)).finalize = true;
       break;
     case Collective::allGather:
-      lane.copy(input(rank), output(rank));
-      lane.loop(p - 1).copy(input(othersOf(request)).at(othersOf(request)), output(othersOf(request)));
+      lane.copy(at::input(rank), at::output(rank));
+      lane.loop(p - 1).copy(at::of(at::input(othersOf(request)), othersOf(request)),
+                            at::output(othersOf(request)));
       lane.once();
       break;
     case Collective::allToAll:
-      lane.copy(input(rank), output(rank));
-      lane.loop(p - 1).copy(input(rank).at(othersOf(request)), output(othersOf(request)));
+      lane.copy(at::input(rank), at::output(rank));
+      lane.loop(p - 1).copy(at::of(at::input(rank), othersOf(request)), at::output(othersOf(request)));
       lane.once();
       break;
     default:  // reduce
-      lane.reduceTeam(kAll, input(rank), output(rank).at(request.root)).finalize = true;
+      lane.reduceTeam(kAll, at::input(rank), at::of(at::output(rank), request.root)).finalize = true;
       break;
   }
   lane.signalTeam(kAll);

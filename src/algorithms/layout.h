@@ -44,7 +44,8 @@ struct ScheduleRequest {
   std::vector<std::vector<int32_t>> hosts;
   /// The ranks of this rank's host can use each other's user buffers in this call.
   bool mapped = false;
-  /// Blocks that a pipeline cuts the vector into; 0: the algorithm's own number. Of no interest to most.
+  /// Blocks that a pipeline cuts the vector into, or blocks that one message carries at most (pat); 0: the
+  /// algorithm's own number. Of no interest to most.
   int32_t blocks = 0;
 };
 

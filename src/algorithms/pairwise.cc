@@ -1,44 +1,27 @@
 #include "algorithms/pairwise.h"
 
+#include <utility>
+
+#include "algorithms/locations.h"
+
 namespace tutti {
-namespace {
-
-Location input(Affine segment) { return {Buffer::input, segment}; }
-Location output(Affine segment) { return {Buffer::output, segment}; }
-
-}  // namespace
 
 Schedule pairwise(const ScheduleRequest& request) {
   if (request.ranks == 1) return singleRank(request, "pairwise");
   const int32_t p = request.ranks;
   const int32_t rank = request.rank;
-  const Affine after(rank + 1, 1, p);
-  const Affine before(rank - 1, -1, p);
   Schedule schedule = makeSchedule(request, "pairwise", 1);
   Lane& lane = schedule.lanes.emplace_back();
-  switch (request.collective) {
-    case Collective::gather:
-      if (rank == request.root) {
-        lane.copy(input(rank), output(rank));
-        lane.loop(p - 1).recv(before, output(before));
-      } else {
-        lane.send(request.root, input(rank));
-      }
-      break;
-    case Collective::scatter:
-      if (rank == request.root) {
-        lane.loop(p - 1).send(after, input(after));
-        lane.once().copy(input(rank), output(rank));
-      } else {
-        lane.recv(request.root, output(rank));
-      }
-      break;
-    default:  // allToAll
-      lane.loop(p - 1).send(after, input(after));
-      lane.once().copy(input(rank), output(rank));
-      lane.loop(p - 1).recv(before, output(before));
-      break;
-  }
+  const int32_t alone = wrap(2 * rank, p);  // the round in which a rank meets itself
+  const auto rounds = [&](int32_t first, int32_t count) {
+    const Affine partner(wrap(first - rank, p), 1, p);
+    lane.loop(count);
+    lane.send(partner, at::input(partner));
+    lane.recv(partner, at::output(partner));
+  };
+  rounds(0, alone);
+  lane.once().copy(at::input(rank), at::output(rank));
+  rounds(alone + 1, p - 1 - alone);
   return tidy(std::move(schedule));
 }
 

@@ -1,22 +1,16 @@
-// A message between every two ranks that have something for each other.
+// AllToAll as exchanges between pairs.
 #pragma once
 
 #include "algorithms/layout.h"
 
 namespace tutti {
 
-/// AllToAll, Gather and Scatter as single messages, none forwarded: every byte crosses one connection once,
-/// which is the least possible, and all messages are under way at the same time (one round). p ranks, n bytes
-/// of all blocks:
-///
-///              sent by a rank          received by a rank
-///   AllToAll   n (p-1)/p               n (p-1)/p
-///   Gather     n/p (not the root)      n (p-1)/p (the root)
-///   Scatter    n (p-1)/p (the root)    n/p (not the root)
-///
-/// A rank begins with its next neighbour, so that no two ranks send to the same one at first. AllToAll works
-/// in place: a rank sends a slice of all its blocks before it overwrites any of it. ("Spread-out" in Kang et
-/// al. 2020, here with slices in place of one message a pair.)
+/// AllToAll in rounds in which every rank exchanges blocks with one other (the round-robin tournament: in
+/// round i, ranks that add up to i modulo p meet; a rank that meets itself copies). p - 1 rounds (p where p
+/// is odd, one of them free), n (p-1)/p bytes sent by a rank: the lower bound. At any time each rank has one
+/// sender and one receiver, so no link or port is flooded ("incast"), which all messages at once (spread) may
+/// do. Works in place: a block is sent before what replaces it comes, since both ends exchange in the same
+/// round. Works with a FIFO of 1 slot.
 Schedule pairwise(const ScheduleRequest& request);
 
 }  // namespace tutti

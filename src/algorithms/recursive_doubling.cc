@@ -52,6 +52,28 @@ void allGather(Lane& lane, const ScheduleRequest& request) {
   }
 }
 
+/// The blocks that a rank adds up are halved with the partner at distance p/2, p/4, ..., 1. Sums lie in
+/// scratch: block b at number b mod p/2, since after the first exchange half of them are left.
+void reduceScatter(Lane& lane, const ScheduleRequest& request) {
+  const int32_t rank = request.rank;
+  const int32_t half = request.ranks / 2;
+  for (int32_t distance = half; distance >= 1; distance /= 2) {
+    const int32_t partner = rank ^ distance;
+    const int32_t kept = rank & ~(distance - 1);
+    const int32_t given = partner & ~(distance - 1);
+    const Location sums{Buffer::scratch, kept % half, distance};
+    const auto own = [&](int32_t block) {
+      if (distance == half) return Location{Buffer::input, block, distance};
+      return Location{Buffer::scratch, block % half, distance};
+    };
+    const bool last = distance == 1;
+    lane.send(partner, own(given)).sizeAs = given;
+    Step& step = lane.recvReduce(partner, own(kept), last ? Location{Buffer::output, rank} : sums);
+    step.sizeAs = kept;
+    step.finalize = last;
+  }
+}
+
 }  // namespace
 
 Schedule recursiveDoubling(const ScheduleRequest& request) {
@@ -61,6 +83,10 @@ Schedule recursiveDoubling(const ScheduleRequest& request) {
   if (request.collective == Collective::allGather) {
     schedule.maxCount = request.ranks / 2;
     allGather(lane, request);
+  } else if (request.collective == Collective::reduceScatter) {
+    schedule.maxCount = request.ranks / 2;
+    schedule.scratchSegments = request.ranks > 2 ? request.ranks / 2 : 0;
+    reduceScatter(lane, request);
   } else {
     allReduce(lane, request);
   }

@@ -5,12 +5,19 @@
 #include <string>
 #include <utility>
 
+#include "algorithms/binomial.h"
+#include "algorithms/bruck.h"
+#include "algorithms/circulant.h"
 #include "algorithms/direct.h"
 #include "algorithms/double_tree.h"
 #include "algorithms/hierarchical.h"
 #include "algorithms/pairwise.h"
+#include "algorithms/pat.h"
+#include "algorithms/rabenseifner.h"
 #include "algorithms/recursive_doubling.h"
 #include "algorithms/ring.h"
+#include "algorithms/scatter_allgather.h"
+#include "algorithms/spread.h"
 
 namespace tutti {
 namespace {
@@ -31,10 +38,31 @@ const std::vector<Algorithm>& table() {
        .collectives = {allReduce, broadcast, reduce},
        .generator = doubleTreeSchedule},
       {.name = "doubling",
-       .summary = "recursive doubling",
-       .collectives = {allReduce, allGather},
-       .onPowersOfTwo = {allGather},
+       .summary = "recursive doubling and halving",
+       .collectives = {allReduce, allGather, reduceScatter},
+       .onPowersOfTwo = {allGather, reduceScatter},
        .generator = recursiveDoubling},
+      {.name = "rabenseifner",
+       .summary = "recursive halving, then doubling",
+       .collectives = {allReduce},
+       .generator = rabenseifner},
+      {.name = "circulant",
+       .summary = "optimal rounds and volume for any number of ranks; pipelined for Broadcast and Reduce",
+       .collectives = kFive,
+       .generator = circulant,
+       .takesBlocks = true},
+      {.name = "pat",
+       .summary = "parallel aggregated trees",
+       .collectives = {allGather, reduceScatter},
+       .generator = pat},
+      {.name = "binomial",
+       .summary = "binomial tree",
+       .collectives = {broadcast, reduce, gather, scatter},
+       .generator = binomial},
+      {.name = "scatter_allgather",
+       .summary = "binomial Scatter and circulant AllGather, or the same backwards",
+       .collectives = {broadcast, reduce},
+       .generator = scatterAllGather},
       {.name = "oneshot",
        .summary = "everyone reads all contributions from shared scratch",
        .medium = Medium::sharedScratch,
@@ -50,10 +78,18 @@ const std::vector<Algorithm>& table() {
        .medium = Medium::userBuffers,
        .collectives = kAllEight,
        .generator = direct},
-      {.name = "pairwise",
-       .summary = "one message between every two ranks",
+      {.name = "spread",
+       .summary = "one message between every two ranks, all at once",
        .collectives = {allToAll, gather, scatter},
+       .generator = spread},
+      {.name = "pairwise",
+       .summary = "exchanges with one rank after the other",
+       .collectives = {allToAll},
        .generator = pairwise},
+      {.name = "bruck",
+       .summary = "blocks travel by the binary digits of their way",
+       .collectives = {allToAll},
+       .generator = bruck},
       {.name = "hierarchical",
        .summary = "rings over hosts, whose ranks share the work",
        .medium = Medium::hosts,

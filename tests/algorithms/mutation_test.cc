@@ -2,8 +2,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <functional>
 #include <map>
+#include <set>
 #include <string>
 
 #include "algorithms/checker.h"
@@ -169,20 +171,78 @@ std::vector<Mutation> mutations(int32_t ranks) {
 
 bool ownMemory(const Location& l) { return l.rank == Affine(kSelf); }
 
+/// The segments that a step reads (or writes) in the own memory, as (buffer, number) pairs.
+std::set<std::pair<Buffer, int32_t>> touched(const Schedule& schedule, const Step& step, bool writes) {
+  std::set<std::pair<Buffer, int32_t>> found;
+  if (onlyOrders(step.kind) || !(writes ? usesDst(step) : usesSrc(step))) return found;
+  const Location& location = writes ? step.dst : step.src;
+  const int32_t total = location.buffer == Buffer::scratch ? schedule.scratchSegments : schedule.segments();
+  for (int32_t k = 0; k < location.count; ++k)
+    found.emplace(location.buffer, wrappedSegment(location.segment.at(0), location.pattern, k, total));
+  return found;
+}
+
+using Places = std::set<std::pair<Buffer, int32_t>>;
+
+/// In place, input and output are one buffer.
+Places inPlace(const Places& places) {
+  Places found;
+  for (const auto& [buffer, segment] : places)
+    found.emplace(buffer == Buffer::input ? Buffer::output : buffer, segment);
+  return found;
+}
+
+bool meet(const Places& a, const Places& b) {
+  return std::ranges::any_of(a, [&](const auto& place) { return b.contains(place); });
+}
+
+/// Whether one of the steps writes what the other reads or writes, out of place or in place.
+bool exchangeData(const Schedule& schedule, const Step& a, const Step& b) {
+  for (const bool alias : {false, true}) {
+    const auto places = [&](const Step& step, bool writes) {
+      // A copy of a block to its place does nothing in place.
+      const bool nothing = alias && step.kind == StepKind::copy && !isReduction(schedule.collective) &&
+                           step.src.segment == step.dst.segment && step.src.buffer != step.dst.buffer;
+      if (nothing) return Places();
+      return alias ? inPlace(touched(schedule, step, writes)) : touched(schedule, step, writes);
+    };
+    if (meet(places(a, true), places(b, false)) || meet(places(b, true), places(a, false)) ||
+        meet(places(a, true), places(b, true)))
+      return true;
+  }
+  return false;
+}
+
+/// Two steps with messages, or copies, that touch different data and different streams: their order does not
+/// matter, unless another rank waits for the one that comes later.
+bool independent(const Schedule& schedule, const Step& a, const Step& b) {
+  for (const Step* step : {&a, &b})
+    if (onlyOrders(step->kind) || step->team >= 0 || !ownMemory(step->src) || !ownMemory(step->dst))
+      return false;
+  if (sends(a.kind) && sends(b.kind) && a.peerTo == b.peerTo && a.portTo == b.portTo) return false;
+  if (receives(a.kind) && receives(b.kind) && a.peerFrom == b.peerFrom && a.portFrom == b.portFrom)
+    return false;
+  return !exchangeData(schedule, a, b);
+}
+
 /// Why the mutation cannot be noticed: it makes a different schedule that is right too. Empty: it is wrong.
 /// `next` is the step after, null at the end of a block.
 std::string whyHarmless(const std::string& algorithm, Collective collective, const std::string& what,
-                        const Step& step, const Step* next) {
+                        const Schedule& schedule, const Step& step, const Step* next) {
   const bool stores = step.kind == StepKind::copy || step.kind == StepKind::reduceTeam;
   const bool replacesItsSource = step.src.buffer == step.dst.buffer;
   const bool inPlaceToo = algorithm == "direct" && step.kind == StepKind::reduceTeam;
-  if (what == "double" && stores && !replacesItsSource && !inPlaceToo) return "stores the same values again";
+  // (In place, the first time scales the input of a reduction where it lies.)
+  const bool scalesInput = isReduction(collective) && step.kind == StepKind::copy &&
+                           step.src.buffer == Buffer::input && step.dst.buffer == Buffer::output;
+  if (what == "double" && stores && !replacesItsSource && !inPlaceToo && !scalesInput)
+    return "stores the same values again";
   // (Gather through scratch: the one block more would be the root's own, which is not in its scratch.)
   const bool ownBlockMissing = algorithm == "oneshot" && collective == Collective::gather;
   if (what == "one iteration more" && step.kind == StepKind::copy && !ownBlockMissing)
     return "gets one block again";
-  if (what == "input for output" && algorithm == "doubling" && collective == Collective::allGather &&
-      step.src.count == 1)
+  if (what == "input for output" && collective == Collective::allGather && step.src.count == 1 &&
+      step.src.segment == Affine(schedule.rank))
     return "the own block is the same in both";
   if (what != "swap with next" || next == nullptr) return {};
   if (step.kind == StepKind::signal && next->kind == StepKind::wait)
@@ -190,9 +250,13 @@ std::string whyHarmless(const std::string& algorithm, Collective collective, con
   if (algorithm == "doubling" && collective == Collective::allGather && step.kind == StepKind::send &&
       next->kind == StepKind::recv)
     return "a single rank that receives before it sends comes last";
+  const bool bothAdd = step.kind == StepKind::recvReduce && next->kind == StepKind::recvReduce;
+  if (bothAdd && step.dst == next->dst && step.src == next->src && step.src == step.dst &&
+      step.finalize == next->finalize)
+    return "adds in another order";
   for (const Step* copy : {&step, next})
-    if (algorithm != "doubling" && copy->kind == StepKind::copy && copy->dst.buffer == Buffer::output &&
-        ownMemory(copy->dst) && ownMemory(copy->src))
+    if (!exchangeData(schedule, step, *next) && copy->kind == StepKind::copy &&
+        copy->dst.buffer == Buffer::output && ownMemory(copy->dst) && ownMemory(copy->src))
       return "nobody else looks at the own output, and its source stays until the end";
   if (algorithm == "oneshot" && collective == Collective::reduce && step.kind == StepKind::copy)
     return "only the root itself reads its scratch";
@@ -257,22 +321,32 @@ TEST_P(EveryAlgorithm, IsCaughtWhenOneStepIsWrong) {
         changed = tidy(changed);
         const Step& step = block.steps[site.step];
         const Step* next = site.step + 1 < block.steps.size() ? &block.steps[site.step + 1] : nullptr;
-        std::string reason = whyHarmless(name, collective, mutation.what, step, next);
+        std::string reason =
+            whyHarmless(name, collective, mutation.what, (*made)[static_cast<size_t>(site.rank)], step, next);
         if (rootOnlyReason(name, collective, mutation.what, step) && site.rank != root) reason.clear();
-        const bool accepted = prove(bad).isOk();
+        const auto result = prove(bad);
+        const bool accepted = result.isOk();
+        const bool swapsFreely = mutation.what == "swap with next" && block.iterations == 1 &&
+                                 next != nullptr &&
+                                 independent((*made)[static_cast<size_t>(site.rank)], step, *next);
+        if (swapsFreely && (accepted || result.status().message().find("deadlock") != std::string::npos)) {
+          ++(accepted ? harmless : caught);
+          continue;
+        }
         EXPECT_EQ(accepted, !reason.empty())
             << name << " " << tutti::name(collective) << " rank " << site.rank << " of " << ranks << ": "
             << mutation.what << " of \"" << toText(step) << "\" " << reason;
         ++(accepted ? harmless : caught);
       }
   }
-  EXPECT_GT(caught, harmless);
+  EXPECT_GT(caught, 2 * harmless);
 }
 
 INSTANTIATE_TEST_SUITE_P(
     Mutations, EveryAlgorithm,
-    testing::Combine(testing::Values("ring", "tree", "doubling", "oneshot", "twoshot", "direct", "pairwise",
-                                     "hierarchical", "hierarchical_mapped"),
+    testing::Combine(testing::Values("ring", "tree", "doubling", "rabenseifner", "circulant", "pat",
+                                     "binomial", "oneshot", "twoshot", "direct", "spread", "pairwise",
+                                     "bruck", "hierarchical", "hierarchical_mapped"),
                      testing::Values(2, 3, 4, 5, 8)),
     [](const auto& test) { return std::get<0>(test.param) + "_" + std::to_string(std::get<1>(test.param)); });
 

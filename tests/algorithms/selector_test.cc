@@ -106,10 +106,10 @@ TEST(Selector, HonoursNcclAlgo) {
 
 TEST(Selector, GeneralListsAreNotMeantForWhatNcclMakesOfMessages) {
   for (const Collective collective : {Collective::allToAll, Collective::gather, Collective::scatter}) {
-    EXPECT_EQ(chosen(network(collective, 4, 8), "Ring"), "pairwise");
+    EXPECT_EQ(chosen(network(collective, 4, 8), "Ring"), "spread");
     EXPECT_EQ(chosen(host(collective, 4, 8), "tree"), "oneshot");
   }
-  EXPECT_EQ(chosen(host(Collective::allToAll, 4, 8), "ring;alltoall:pairwise"), "pairwise");
+  EXPECT_EQ(chosen(host(Collective::allToAll, 4, 8), "ring;alltoall:spread"), "spread");
   EXPECT_EQ(chosen(host(Collective::gather, 4, 64 << 20, true)), "direct");
   EXPECT_THAT(chosen(host(Collective::scatter, 4, 8), "scatter:ring"),
               HasSubstr("ring does not implement Scatter"));
@@ -148,7 +148,7 @@ TEST(CostModel, AgreesWithTheCertificates) {
       EXPECT_DOUBLE_EQ(predictSeconds({algorithm, Collective::allReduce, ranks, 0}, onlyAlpha),
                        prove(*set)->rounds);
     }
-    for (const char* algorithm : {"oneshot", "twoshot", "direct", "pairwise"})
+    for (const char* algorithm : {"oneshot", "twoshot", "direct", "spread"})
       for (const Collective collective : findAlgorithm(algorithm)->collectives) {
         const auto set = generateAll(algorithm, {collective, ranks, 0, 0, {}});
         const ScheduleSet* once[] = {&*set};
