@@ -88,10 +88,13 @@ typedef struct tuttiPlan {
   char reason[104];   /* "prediction", "NCCL_ALGO=ring", "tuning.csv:12" (the tuning file's line) */
   int channels;
   double seconds; /* that the cost model expects */
+  /* What else the choice depends on. */
+  int hosts;       /* groups of ranks that share memory */
+  int rails;       /* connections that each channel of a hierarchical algorithm makes between two hosts */
+  int maxChannels; /* that the communicator has */
 } tuttiPlan_t;
 
-#define TUTTI_PLAN_INITIALIZER \
-  { sizeof(tuttiPlan_t), "", "", "", 0, 0 }
+#define TUTTI_PLAN_INITIALIZER {sizeof(tuttiPlan_t), "", "", "", 0, 0, 0, 0, 0}
 
 /* Says which algorithms, protocols and number of channels later calls on the communicator may use, in the
  * place of NCCL_ALGO, NCCL_PROTO and the library's own choice.

@@ -7,18 +7,6 @@
 namespace tutti {
 namespace {
 
-/// What keeps the algorithm from running the call, whatever the user says.
-Obstacle obstacleOf(const Candidate& candidate, const SelectorInput& input) {
-  if (!candidate.implements(input.collective, input.ranks)) return Obstacle::collective;
-  if (input.bytes < candidate.minBytes || input.bytes > candidate.maxBytes) return Obstacle::size;
-  if (input.ranks == 1) return Obstacle::none;
-  if (candidate.medium == Medium::hosts)
-    return input.hosts > 1 && input.hosts < input.ranks ? Obstacle::none : Obstacle::severalHosts;
-  if (candidate.medium != Medium::messages && !input.allMapped) return Obstacle::oneHost;
-  if (candidate.medium == Medium::userBuffers && !input.zeroCopyUsable) return Obstacle::mappedBuffers;
-  return Obstacle::none;
-}
-
 std::string describe(Obstacle obstacle, std::string_view algorithm, const SelectorInput& input) {
   switch (obstacle) {
     case Obstacle::none:
@@ -65,6 +53,31 @@ int32_t usualChannels(const Candidate& candidate, const SelectorInput& input) {
 }
 
 }  // namespace
+
+Obstacle obstacleOf(const Candidate& candidate, const SelectorInput& input) {
+  if (!candidate.implements(input.collective, input.ranks)) return Obstacle::collective;
+  if (input.bytes < candidate.minBytes || input.bytes > candidate.maxBytes) return Obstacle::size;
+  if (input.ranks == 1) return Obstacle::none;
+  if (candidate.medium == Medium::hosts)
+    return input.hosts > 1 && input.hosts < input.ranks ? Obstacle::none : Obstacle::severalHosts;
+  if (candidate.medium != Medium::messages && !input.allMapped) return Obstacle::oneHost;
+  if (candidate.medium == Medium::userBuffers && !input.zeroCopyUsable) return Obstacle::mappedBuffers;
+  return Obstacle::none;
+}
+
+double predictedSeconds(const Candidate& candidate, const SelectorInput& input, const CostParameters& costs,
+                        int32_t channels) {
+  static_cast<void>(channels);
+  return candidate.seconds({candidate.name, input.collective, input.ranks, input.bytes, input.hosts}, costs);
+}
+
+std::vector<int32_t> channelCounts(const Candidate& candidate, const SelectorInput& input) {
+  const int32_t most = mostChannels(candidate, input);
+  std::vector<int32_t> counts;
+  for (int32_t count = 1; count < most; count *= 2) counts.push_back(count);
+  counts.push_back(most);
+  return counts;
+}
 
 /// How a candidate would run a call.
 struct Selector::Offer {
@@ -122,8 +135,7 @@ Selector::Offer Selector::bestOffer(const Candidate& candidate, const SelectorIn
   Offer offer;
   offer.channels =
       channels > 0 ? std::min(channels, mostChannels(candidate, input)) : usualChannels(candidate, input);
-  offer.seconds =
-      candidate.seconds({candidate.name, input.collective, input.ranks, input.bytes, input.hosts}, costs);
+  offer.seconds = predictedSeconds(candidate, input, costs, offer.channels);
   return offer;
 }
 

@@ -131,6 +131,14 @@ class Selector {
   std::array<std::vector<Entry>, 9> entries_;        // by collective, in the file's order
 };
 
+/// What keeps the algorithm from running the call, whatever the user says.
+Obstacle obstacleOf(const Candidate& candidate, const SelectorInput& input);
+/// Seconds that a candidate would take on that many channels.
+double predictedSeconds(const Candidate& candidate, const SelectorInput& input, const CostParameters& costs,
+                        int32_t channels);
+/// The numbers of channels that a candidate may have, ascending: 1, 2, 4, ... and the most.
+std::vector<int32_t> channelCounts(const Candidate& candidate, const SelectorInput& input);
+
 /// Among the shipped algorithms, with NCCL_ALGO as it stands in the environment. For tools and tests: it
 /// makes a selector.
 Result<Choice> choose(const SelectorInput& input, std::string_view ncclAlgo);

@@ -23,7 +23,7 @@ void copyText(std::string_view text, char (&field)[kBytes]) {
 
 /// The structure may grow: callers get as much of it as they know.
 Status checkPlan(const tuttiPlan_t* plan) {
-  constexpr size_t kNeeded = offsetof(tuttiPlan_t, seconds) + sizeof plan->seconds;
+  constexpr size_t kNeeded = offsetof(tuttiPlan_t, maxChannels) + sizeof plan->maxChannels;
   if (plan == nullptr) return invalidArgument("plan is null");
   if (plan->size < kNeeded)
     return invalidArgument(
@@ -33,6 +33,10 @@ Status checkPlan(const tuttiPlan_t* plan) {
 }
 
 void describe(const Planner& planner, const Choice& choice, tuttiPlan_t* plan) {
+  const SelectorInput place = planner.inputFor({}, false);
+  plan->hosts = place.hosts;
+  plan->rails = place.rails;
+  plan->maxChannels = place.maxChannels;
   const bool none = choice.algorithm == nullptr;
   copyText(none ? std::string_view() : std::string_view(choice.algorithm->name), plan->algorithm);
   copyText(none ? "" : name(choice.protocol), plan->protocol);

@@ -66,6 +66,8 @@ class Planner {
   /// What would run the operation, where `zeroCopy` says whether all users' buffers can be used in place.
   /// Thread-safe.
   Result<Choice> choiceFor(const Operation& operation, bool zeroCopy) const;
+  /// What the choice depends on. Thread-safe.
+  SelectorInput inputFor(const Operation& operation, bool zeroCopy) const;
   /// Why: "prediction", "NCCL_ALGO=ring", "tuning.csv:12". Thread-safe.
   std::string reasonText(const Choice& choice) const { return selector_.reasonText(choice); }
   /// To be called with the plan that a collective runs by.
@@ -79,7 +81,6 @@ class Planner {
  private:
   Planner(const Endpoint& endpoint, const JobPlan& job, Selector selector);
 
-  SelectorInput inputFor(const Operation& operation, bool zeroCopy) const;
   void logChoice(const Operation& operation, bool zeroCopy, const Plan& plan) const;
   Result<Plan> makePlan(const Operation& operation, bool zeroCopy);
   Result<std::shared_ptr<const Schedule>> schedule(const Choice& choice, Collective collective, int root,
