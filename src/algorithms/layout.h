@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "algorithms/schedule.h"
@@ -47,6 +48,9 @@ struct ScheduleRequest {
   /// Blocks that a pipeline cuts the vector into, or blocks that one message carries at most (pat); 0: the
   /// algorithm's own number. Of no interest to most.
   int32_t blocks = 0;
+  /// Of what twoLevel() is made: names of algorithms inside hosts and between them.
+  std::string_view intra;
+  std::string_view inter;
 };
 
 /// A schedule with the request's numbers filled in and no lanes yet.

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <bit>
+#include <deque>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -18,17 +20,41 @@
 #include "algorithms/ring.h"
 #include "algorithms/scatter_allgather.h"
 #include "algorithms/spread.h"
+#include "algorithms/two_level.h"
 
 namespace tutti {
 namespace {
 
-const std::vector<Algorithm>& table() {
+/// hierarchical/INTRA/INTER, for all that twoLevel() can be made of.
+void addPairs(std::vector<Algorithm>* all) {
+  using enum Collective;
+  // Never destroyed, like the table that has views of them.
+  static auto& names = *new std::deque<std::string>();
+  std::set<std::string_view> between;
+  for (const Collective collective : {allReduce, broadcast, reduce})
+    for (const std::string_view name : interAlgorithms(collective)) between.insert(name);
+  for (const std::string_view intra : intraAlgorithms())
+    for (const std::string_view inter : between) {
+      Algorithm pair;
+      pair.name = names.emplace_back(fmt::format("hierarchical/{}/{}", intra, inter));
+      pair.summary = names.emplace_back(fmt::format("{} inside hosts, {} between them", intra, inter));
+      pair.medium = Medium::hosts;
+      for (const Collective collective : {allReduce, broadcast, reduce})
+        if (const auto known = interAlgorithms(collective); std::ranges::find(known, inter) != known.end())
+          pair.collectives.push_back(collective);
+      pair.generator = twoLevel;
+      pair.intra = intra;
+      pair.inter = inter;
+      all->push_back(std::move(pair));
+    }
+}
+
+std::vector<Algorithm>* makeTable() {
   using enum Collective;
   static const std::vector<Collective> kFive = {allReduce, allGather, reduceScatter, broadcast, reduce};
   static const std::vector<Collective> kAllEight = {allReduce, allGather, reduceScatter, broadcast,
                                                     reduce,    allToAll,  gather,        scatter};
-  // Never destroyed, as programs may use communicators in static destructors.
-  static const auto& kTable = *new std::vector<Algorithm>{
+  auto* all = new std::vector<Algorithm>{
       {.name = "ring",
        .summary = "ring; chain for Broadcast and Reduce",
        .collectives = kFive,
@@ -96,6 +122,13 @@ const std::vector<Algorithm>& table() {
        .collectives = {allReduce},
        .generator = hierarchical},
   };
+  addPairs(all);
+  return all;
+}
+
+const std::vector<Algorithm>& table() {
+  // Never destroyed, as programs may use communicators in static destructors.
+  static const auto& kTable = *makeTable();
   return kTable;
 }
 
@@ -148,7 +181,11 @@ Result<Schedule> generate(std::string_view algorithm, const ScheduleRequest& req
   if (!found->implements(request.collective, request.ranks))
     return invalidArgument("algorithm {} does not implement {} on {} ranks", found->name,
                            name(request.collective), request.ranks);
-  return found->generator(request);
+  if (found->inter.empty()) return found->generator(request);
+  ScheduleRequest pair = request;
+  pair.intra = found->intra;
+  pair.inter = found->inter;
+  return found->generator(pair);
 }
 
 Result<std::vector<Schedule>> generateAll(std::string_view algorithm, ScheduleRequest request) {

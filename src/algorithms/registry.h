@@ -33,6 +33,8 @@ struct Algorithm {
   std::vector<Collective> collectives;
   std::vector<Collective> onPowersOfTwo;  // those of them that it knows for 1, 2, 4, 8, ... ranks only
   Schedule (*generator)(const ScheduleRequest& request) = nullptr;
+  std::string_view intra;  // what twoLevel() is made of; empty for all others
+  std::string_view inter;
   /// Of the schedules for any root and the identity as layout: see checkSymmetry() for what is claimed.
   Symmetry (*symmetry)(Collective collective, int32_t ranks) = nullptr;  // null: none
   bool takesBlocks = false;                                              // ScheduleRequest::blocks counts

@@ -31,7 +31,8 @@ bool touchesOthers(const Schedule& schedule, const Step& step) {
   switch (step.kind) {
     case StepKind::copy:
     case StepKind::reduceLocal:
-      return isOther(step.src.rank, schedule.rank) || isOther(step.dst.rank, schedule.rank);
+      return isOther(step.src.rank, schedule.rank) || isOther(step.dst.rank, schedule.rank) ||
+             teamHasOther(schedule, step.dstTeam);
     case StepKind::reduceTeam:
       return teamHasOther(schedule, step.team) || teamHasOther(schedule, step.dstTeam) ||
              isOther(step.dst.rank, schedule.rank);
@@ -110,7 +111,7 @@ std::string body(const Step& step) {
     case StepKind::recvSend:
       return from + " -> " + to;
     case StepKind::copy:
-      return text(step.dst) + " = " + text(step.src);
+      return destination(step) + " = " + text(step.src);
     case StepKind::reduceLocal:
       return text(step.dst) + " (+)= " + text(step.src);
     case StepKind::reduceTeam:

@@ -108,7 +108,8 @@ struct Location {
 /// to `peerTo` on `portTo`. A send copies into the connection's next free FIFO slot and does not wait for the
 /// receiver unless all slots are full.
 ///
-/// In steps with messages a team stands for its members' memory: with team >= 0 `src` is
+/// In steps with messages a team stands for its members' memory (in copy and reduceTeam dstTeam does): with
+/// team >= 0 `src` is
 /// src@t0 (+) src@t1 (+) ... over the ranks t of `team`, in that order (with a message: msg (+) src@t0 (+)
 /// ..., and messageFirst is set); with dstTeam >= 0 `dst` is that place in the memory of every rank of that
 /// team.
@@ -120,7 +121,8 @@ enum class StepKind : uint8_t {
   recvCopySend,        // dst = msg; -> msg
   recvReduceCopySend,  // dst = src (+) msg; -> dst
   recvSend,            // -> msg                          (nothing kept; forwarded as it is)
-  copy,                // dst = src                       (src or dst may be a peer's: get, put)
+  copy,                // dst = src                       (src or dst may be a peer's: get, put; dst of all of
+                       // dstTeam)
   reduceLocal,         // dst = dst (+) src               (own memory)
   reduceTeam,          // dst = src@t0 (+) src@t1 (+) ... over the ranks t of `team`, in that order; with
                        // dstTeam >= 0 the result is stored to dst of every rank of that team

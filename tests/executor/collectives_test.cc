@@ -61,6 +61,7 @@ ReductionSpec randomReduction(std::mt19937_64& random) {
 std::vector<Call> everything(int ranks) {
   std::vector<Call> calls;
   for (const Algorithm& algorithm : algorithms()) {
+    if (!algorithm.inter.empty()) continue;  // pairs for several hosts: hierarchical_run_test.cc
     for (const Collective collective : algorithm.collectives) {
       if (!algorithm.implements(collective, ranks)) continue;
       Call call;

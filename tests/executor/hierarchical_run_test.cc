@@ -1,4 +1,4 @@
-// Rings over hosts, run between hosts that sockets connect.
+// Algorithms over several hosts, run between hosts that sockets connect.
 #include <gtest/gtest.h>
 
 #include "team.h"
@@ -11,16 +11,19 @@ using test::CallData;
 using test::Team;
 
 /// The schedules of all ranks; bit h of `mapped`: host h works in its users' buffers.
-std::vector<Schedule> hierarchicalOf(Team& team, unsigned mapped) {
+std::vector<Schedule> hierarchicalOf(Team& team, unsigned mapped, std::string_view name = "hierarchical",
+                                     Collective collective = Collective::allReduce, int root = 0) {
   std::vector<Schedule> all;
   for (int rank = 0; rank < team.ranks(); ++rank) {
     ScheduleRequest request;
+    request.collective = collective;
+    request.root = root;
     request.ranks = team.ranks();
     request.rank = rank;
     request.hosts = team.endpoint(rank).hosts();
     for (size_t h = 0; h < request.hosts.size(); ++h)
       if (request.hosts[h] == team.endpoint(rank).localRanks()) request.mapped = (mapped >> h & 1) != 0;
-    auto made = generate("hierarchical", request);
+    auto made = generate(name, request);
     EXPECT_TRUE(made.isOk()) << made.status().message();
     all.push_back(std::move(made).value());
   }
@@ -73,6 +76,51 @@ TEST_P(HostsOf, GiveExactResultsInEachWayForAllTypesAndOperators) {
         call.salt = calls.size();
         calls.push_back(call);
       }
+  std::vector<CallData> data;
+  data.reserve(calls.size());
+  for (const Call& call : calls) data.emplace_back(team, call);
+  test::runInThreads(team, data);
+  for (const CallData& one : data) {
+    one.expectRight();
+    if (HasFatalFailure()) return;
+  }
+}
+
+// 1+2, 3+5 and 7+1 ranks.
+class UnevenHosts : public testing::TestWithParam<std::vector<int>> {};
+INSTANTIATE_TEST_SUITE_P(Shapes, UnevenHosts,
+                         testing::Values(std::vector<int>{0, 1, 1}, std::vector<int>{0, 0, 0, 1, 1, 1, 1, 1},
+                                         std::vector<int>{0, 0, 0, 0, 0, 0, 0, 1}));
+
+TEST_P(UnevenHosts, RunEveryAlgorithmThatUsesMessagesAndGetExactResults) {
+  Team team = smallTeam(GetParam());
+  const int ranks = team.ranks();
+  std::mt19937_64 random(static_cast<uint64_t>(ranks));
+  std::vector<Call> calls;
+  for (const Algorithm& algorithm : algorithms()) {
+    if (algorithm.medium != Medium::messages && algorithm.medium != Medium::hosts) continue;
+    for (const Collective collective : algorithm.collectives) {
+      if (!algorithm.implements(collective, ranks)) continue;
+      Call call;
+      call.algorithm = algorithm.name;
+      call.collective = collective;
+      call.root = hasRoot(collective) ? static_cast<int>(random() % static_cast<uint64_t>(ranks)) : 0;
+      if (algorithm.medium == Medium::hosts)
+        team.use(call.algorithm, hierarchicalOf(team, static_cast<unsigned>(random() % 4), algorithm.name,
+                                                collective, call.root));
+      const std::vector<size_t> counts =
+          algorithm.inter.empty() ? std::vector<size_t>{1, 63, 1025, 2500} : std::vector<size_t>{7, 2500};
+      for (const size_t count : counts) {
+        call.count = count;
+        call.reduction.type = static_cast<ncclDataType_t>(random() % ncclNumTypes);
+        call.reduction.op = static_cast<Reduction>(random() % 4);
+        call.inPlace = random() % 2 == 0;
+        call.salt = calls.size();
+        calls.push_back(call);
+      }
+    }
+  }
+  EXPECT_GT(calls.size(), 200u);
   std::vector<CallData> data;
   data.reserve(calls.size());
   for (const Call& call : calls) data.emplace_back(team, call);

@@ -123,6 +123,8 @@ class SymbolicMachine {
   Status reduceTeam(size_t lane, const Step& step);
   Status addOwn(size_t lane, const Step& step, bool reduces, std::vector<Value>* values);
   Status addTeam(size_t lane, const Step& step, std::vector<Value>* values);
+  Status targetsOf(const LaneState& lane, const Step& step, int32_t* one,
+                   const std::vector<int32_t>** targets) const;
   Status storeResult(size_t lane, const Step& step, const std::vector<Value>& values);
   Status load(size_t lane, const Step& step, const Location& location, int32_t owner,
               std::vector<Value>* values);

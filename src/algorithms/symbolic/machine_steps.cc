@@ -193,12 +193,7 @@ Status SymbolicMachine::addTeam(size_t lane, const Step& step, std::vector<Value
 Status SymbolicMachine::storeResult(size_t lane, const Step& step, const std::vector<Value>& values) {
   std::vector<int32_t> one(1);
   const std::vector<int32_t>* targets = &one;
-  if (step.dstTeam >= 0) {
-    TUTTI_TRY(team(lanes_[lane], step.dstTeam, &targets));
-    if (targets->empty()) return internalError("team {} is empty", step.dstTeam);
-  } else {
-    TUTTI_TRY(ownerOf(lanes_[lane], step.dst, &one[0]));
-  }
+  TUTTI_TRY(targetsOf(lanes_[lane], step, &one[0], &targets));
   for (const int32_t target : *targets) TUTTI_TRY(store(lane, step, step.dst, target, values));
   return Status::ok();
 }
@@ -248,30 +243,44 @@ Status SymbolicMachine::executeWait(size_t lane, const Step& step, Outcome* outc
 Status SymbolicMachine::executeLocal(size_t lane, const Step& step) {
   LaneState& state = lanes_[lane];
   int32_t srcOwner = 0;
-  int32_t dstOwner = 0;
   TUTTI_TRY(ownerOf(state, step.src, &srcOwner));
-  TUTTI_TRY(ownerOf(state, step.dst, &dstOwner));
   if (step.src.count != step.dst.count)
     return internalError("moves {} segments to {}", step.src.count, step.dst.count);
-  TUTTI_TRY(checkOverlap(state, step, srcOwner, dstOwner));
-  Place src;
-  Place dst;
-  TUTTI_TRY(placeOf(state, step.src, srcOwner, 0, &src));
-  TUTTI_TRY(placeOf(state, step.dst, dstOwner, 0, &dst));
-  const bool ontoItself = step.kind == StepKind::copy && memory_.same(src, dst);
-  if (ontoItself && !isReduction(schedule(state).collective) && !step.finalize) return Status::ok();
+  std::vector<int32_t> one(1);
+  const std::vector<int32_t>* targets = &one;
+  TUTTI_TRY(targetsOf(state, step, &one[0], &targets));
+  for (const int32_t target : *targets) TUTTI_TRY(checkOverlap(state, step, srcOwner, target));
+  if (step.kind == StepKind::copy && step.dstTeam < 0) {
+    Place src;
+    Place dst;
+    TUTTI_TRY(placeOf(state, step.src, srcOwner, 0, &src));
+    TUTTI_TRY(placeOf(state, step.dst, one[0], 0, &dst));
+    const bool ontoItself = memory_.same(src, dst) && step.src.pattern == step.dst.pattern;
+    if (ontoItself && !isReduction(schedule(state).collective) && !step.finalize) return Status::ok();
+  }
   std::vector<Value> values;
   TUTTI_TRY(load(lane, step, step.src, srcOwner, &values));
   if (step.kind == StepKind::reduceLocal) {
-    if (dstOwner != state.rank) return internalError("reduces into the memory of rank {}", dstOwner);
+    if (step.dstTeam >= 0 || one[0] != state.rank)
+      return internalError("reduces into the memory of {}",
+                           step.dstTeam >= 0 ? "a team" : "rank " + std::to_string(one[0]));
     std::vector<Value> left;
-    TUTTI_TRY(load(lane, step, step.dst, dstOwner, &left));
+    TUTTI_TRY(load(lane, step, step.dst, state.rank, &left));
     TUTTI_TRY(combine(left, values));
     values = std::move(left);
   }
   TUTTI_TRY(finalizeValues(lane, step, values));
   TUTTI_TRY(checkSizes(lane, step, values));
-  return store(lane, step, step.dst, dstOwner, values);
+  return storeResult(lane, step, values);
+}
+
+/// The ranks to whose memory the step stores: dstTeam, or `*one`.
+Status SymbolicMachine::targetsOf(const LaneState& lane, const Step& step, int32_t* one,
+                                  const std::vector<int32_t>** targets) const {
+  if (step.dstTeam < 0) return ownerOf(lane, step.dst, one);
+  TUTTI_TRY(team(lane, step.dstTeam, targets));
+  if ((*targets)->empty()) return internalError("team {} is empty", step.dstTeam);
+  return Status::ok();
 }
 
 Status SymbolicMachine::reduceTeam(size_t lane, const Step& step) {
@@ -286,11 +295,7 @@ Status SymbolicMachine::reduceTeam(size_t lane, const Step& step) {
   TUTTI_TRY(checkSizes(lane, step, sum));
   std::vector<int32_t> one(1);
   const std::vector<int32_t>* targets = &one;
-  if (step.dstTeam >= 0) {
-    TUTTI_TRY(team(state, step.dstTeam, &targets));
-  } else {
-    TUTTI_TRY(ownerOf(state, step.dst, &one[0]));
-  }
+  TUTTI_TRY(targetsOf(state, step, &one[0], &targets));
   for (const int32_t target : *targets)
     for (const int32_t source : *sources) TUTTI_TRY(checkOverlap(state, step, source, target));
   return storeResult(lane, step, sum);
