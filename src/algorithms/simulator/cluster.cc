@@ -9,8 +9,6 @@
 namespace tutti::sim {
 namespace {
 
-constexpr int32_t ceilDiv(int32_t a, int32_t b) { return (a + b - 1) / b; }
-
 // Links of a network, in pairs: of each leaf (router), towards the core (the group's other routers) and back.
 // Then of a dragonfly: the links within each group as one, and those between every two groups, one a
 // direction.

@@ -6,8 +6,6 @@
 namespace tutti::sim {
 namespace {
 
-constexpr int32_t ceilDiv(int32_t a, int32_t b) { return (a + b - 1) / b; }
-
 struct NcclTimes {
   double base, inside, between;  // us
 };

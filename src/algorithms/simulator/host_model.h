@@ -12,6 +12,8 @@
 
 namespace tutti::sim {
 
+constexpr int32_t ceilDiv(int32_t a, int32_t b) { return (a + b - 1) / b; }
+
 /// A link of a host, one direction.
 struct HostLink {
   std::string label;  // "GPU0 to NVSwitch"
