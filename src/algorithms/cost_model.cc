@@ -52,18 +52,17 @@ double secondsOf(const CostForm& form, const CostQuery& query, const TwoLevelCos
     return costs.call + form.fixed + form.barriers * barrier + std::max(form.own * n * in.coreByte, memory);
   }
   const double slices = slicesOf(form, query, in.sliceBytes);
-  const double alpha =
-      form.rounds > 0
-          ? ((form.rounds - form.roundsBetween) * in.alpha + form.roundsBetween * out.alpha) / form.rounds
-          : 0;
+  const double roundsInside = form.rounds - form.roundsBetween;
+  const double first = roundsInside * in.alpha + form.roundsBetween * out.alpha;
   if (form.stages > 0) {
     const double host = form.hostSent * n / slices * out.beta;
-    const double stage = alpha + std::max(n / slices * form.perStage * (in.beta + gamma), host);
+    const double stage = first / form.rounds + std::max(n / slices * form.perStage * (in.beta + gamma), host);
     return costs.call + std::max((form.stages - 1 + slices) * stage, memory);
   }
+  const double further = roundsInside * in.sliceAlpha + form.roundsBetween * out.sliceAlpha;
   const double links = std::max(form.serial * n * in.beta + form.reduced * n * gamma,
                                 form.hostSent * n * out.beta + form.reduced * n * gamma);
-  return costs.call + form.fixed + slices * (form.rounds * alpha + form.extraMessages * in.perPeer) +
+  return costs.call + form.fixed + first + (slices - 1) * further + form.extraMessages * in.perPeer +
          std::max(links, memory);
 }
 
@@ -113,11 +112,11 @@ CostParameters tcpCosts(double linkBandwidth) {
 TwoLevelCosts gpuCosts(double insideBandwidth, double hostBandwidth) {
   TwoLevelCosts costs;
   costs.call = 8.4e-6;
-  costs.inside.alpha = 3.4e-6;
+  costs.inside.alpha = costs.inside.sliceAlpha = 3.4e-6;
   costs.inside.beta = insideBandwidth > 0 ? 1 / insideBandwidth : 0;
   costs.inside.sliceBytes = 2 << 20;
   costs.between = costs.inside;
-  costs.between.alpha = 14e-6;
+  costs.between.alpha = costs.between.sliceAlpha = 14e-6;
   costs.between.beta = hostBandwidth > 0 ? 1 / hostBandwidth : 0;
   return costs;
 }
