@@ -22,6 +22,8 @@ struct CostParameters {
   double coreByte = 0;             // a byte that one rank loads or stores
   double hostByte = 0;             // a byte that the ranks of a host load or store together; 0: not limited
   size_t sliceBytes = 128 * 1024;  // most that one message carries
+  /// alpha of every further slice of a vector that needs several; 0: hidden behind the others.
+  double sliceAlpha = 0;
 };
 
 /// Ranks of one host, through FIFOs and mapped memory. Measured on a 2-core EPYC VM (peers.md 2.2: 77 GB/s of
