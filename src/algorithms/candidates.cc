@@ -11,10 +11,6 @@ bool Candidate::implements(Collective collective, int32_t ranks) const {
   return std::ranges::find(collectives, collective) != collectives.end();
 }
 
-double Candidate::seconds(const CostQuery& query, const CostParameters& costs) const {
-  return price ? price(query, costs) : predictSeconds(query, costs);
-}
-
 Result<Schedule> Candidate::schedule(const ScheduleRequest& request) const {
   return generator ? generator(request) : generate(name, request);
 }

@@ -37,7 +37,6 @@ struct Candidate {
   /// Can be asked about any collective and number of ranks; what connections and buffers allow is another
   /// question.
   bool implements(Collective collective, int32_t ranks) const;
-  double seconds(const CostQuery& query, const CostParameters& costs) const;
   Result<Schedule> schedule(const ScheduleRequest& request) const;
 };
 

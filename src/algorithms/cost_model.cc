@@ -81,13 +81,23 @@ int32_t blocksOf(const CostQuery& query, const TwoLevelCosts& costs) {
 }
 
 /// One kind of message for all: no host's link counts apart.
-TwoLevelCosts oneLevel(const CostParameters& costs) {
-  TwoLevelCosts both{costs, costs, 0};
+TwoLevelCosts oneLevel(const CostParameters& costs, int32_t channels) {
+  const CostParameters ofAll = forChannels(costs, channels);
+  TwoLevelCosts both{ofAll, ofAll, 0};
   both.between.beta = 0;
   return both;
 }
 
 }  // namespace
+
+CostParameters forChannels(CostParameters costs, int32_t channels) {
+  const double further = std::max(0, channels - 1) * costs.perChannel;
+  costs.alpha += further;
+  if (costs.sliceAlpha > 0) costs.sliceAlpha += further;
+  costs.beta = std::max(costs.beta, costs.streamByte / std::max(1, channels));
+  costs.perChannel = costs.streamByte = 0;
+  return costs;
+}
 
 CostParameters sharedMemoryCosts() {
   CostParameters costs;
@@ -149,7 +159,7 @@ bool pipelinesBlocks(std::string_view algorithm, Collective collective) {
 int32_t bestBlocks(const CostQuery& query, const CostParameters& costs) {
   CostQuery any = query;
   any.blocks = 0;
-  return blocksOf(any, oneLevel(costs));
+  return blocksOf(any, oneLevel(costs, query.channels));
 }
 
 double predictSeconds(const CostQuery& query, const TwoLevelCosts& costs) {
@@ -159,7 +169,7 @@ double predictSeconds(const CostQuery& query, const TwoLevelCosts& costs) {
 }
 
 double predictSeconds(const CostQuery& query, const CostParameters& costs) {
-  return predictSeconds(query, oneLevel(costs));
+  return predictSeconds(query, oneLevel(costs, query.channels));
 }
 
 }  // namespace tutti

@@ -24,7 +24,13 @@ struct CostParameters {
   size_t sliceBytes = 128 * 1024;  // most that one message carries
   /// alpha of every further slice of a vector that needs several; 0: hidden behind the others.
   double sliceAlpha = 0;
+  /// Where each channel is a connection of its own: what a message costs more for every further channel, and
+  /// a byte on one connection, however fast the link is.
+  double perChannel = 0;
+  double streamByte = 0;
 };
+/// The same for messages that `channels` channels carry at once.
+CostParameters forChannels(CostParameters costs, int32_t channels);
 
 /// Ranks of one host, through FIFOs and mapped memory. Measured on a 2-core EPYC VM (peers.md 2.2: 77 GB/s of
 /// traffic by two cores, about 0.15 us for a coherence round).

@@ -44,13 +44,7 @@ int32_t mostChannels(const Candidate& candidate, const SelectorInput& input) {
   return std::max(1, input.maxChannels / rails);
 }
 
-int32_t usualChannels(const Candidate& candidate, const SelectorInput& input) {
-  if (input.allMapped) return 1;
-  const int32_t rails = candidate.medium == Medium::hosts ? std::max(1, input.rails) : 1;
-  const size_t channels = input.bytes / kBytesPerChannel / static_cast<size_t>(rails);
-  return static_cast<int32_t>(
-      std::clamp<size_t>(channels, 1, static_cast<size_t>(mostChannels(candidate, input))));
-}
+bool sharesMemory(const SelectorInput& input) { return input.allMapped || input.ranks == 1; }
 
 }  // namespace
 
@@ -65,10 +59,23 @@ Obstacle obstacleOf(const Candidate& candidate, const SelectorInput& input) {
   return Obstacle::none;
 }
 
-double predictedSeconds(const Candidate& candidate, const SelectorInput& input, const CostParameters& costs,
-                        int32_t channels) {
-  static_cast<void>(channels);
-  return candidate.seconds({candidate.name, input.collective, input.ranks, input.bytes, input.hosts}, costs);
+double predictedSeconds(const Candidate& candidate, const SelectorInput& input, const MachineCosts& costs,
+                        int32_t channels, int32_t* blocks) {
+  const CostParameters& main = sharesMemory(input) ? costs.shared : costs.network;
+  CostQuery query{.algorithm = candidate.name,
+                  .collective = input.collective,
+                  .ranks = input.ranks,
+                  .bytes = input.bytes,
+                  .hosts = input.hosts,
+                  .channels = channels};
+  if (candidate.price) return candidate.price(query, main);
+  if (pipelinesBlocks(candidate.name, input.collective)) query.blocks = bestBlocks(query, main);
+  if (blocks != nullptr) *blocks = query.blocks;
+  if (sharesMemory(input) || input.hosts == input.ranks) return predictSeconds(query, main);
+  const int32_t rails = candidate.medium == Medium::hosts ? std::max(1, input.rails) : 1;
+  TwoLevelCosts both{costs.shared, forChannels(costs.network, channels), 0};
+  both.between.beta = forChannels(costs.network, channels * rails).beta;
+  return predictSeconds(query, both);
 }
 
 std::vector<int32_t> channelCounts(const Candidate& candidate, const SelectorInput& input) {
@@ -125,18 +132,34 @@ Status Selector::resolveEntries() {
   return Status::ok();
 }
 
-CostParameters Selector::costs(CostMedium medium, double linkBandwidth) const {
-  const CostParameters assumed = medium == CostMedium::shared ? sharedMemoryCosts() : tcpCosts(linkBandwidth);
-  return settings_.tuning == nullptr ? assumed : settings_.tuning->apply(assumed, medium);
+MachineCosts Selector::costs(const SelectorInput& input) const {
+  MachineCosts costs{sharedMemoryCosts(), tcpCosts(input.linkBandwidth)};
+  if (settings_.tuning != nullptr) {
+    costs.shared = settings_.tuning->apply(costs.shared, CostMedium::shared);
+    costs.network = settings_.tuning->apply(costs.network, CostMedium::network);
+  }
+  if (input.sliceBytes > 0) costs.shared.sliceBytes = costs.network.sliceBytes = input.sliceBytes;
+  return costs;
 }
 
+/// On `channels` channels, or, when that is 0, on as many as are fastest. More channels must bring something:
+/// they cost memory.
 Selector::Offer Selector::bestOffer(const Candidate& candidate, const SelectorInput& input,
-                                    const CostParameters& costs, int32_t channels) const {
-  Offer offer;
-  offer.channels =
-      channels > 0 ? std::min(channels, mostChannels(candidate, input)) : usualChannels(candidate, input);
-  offer.seconds = predictedSeconds(candidate, input, costs, offer.channels);
-  return offer;
+                                    const MachineCosts& costs, int32_t channels) const {
+  constexpr double kWorthwhile = 0.98;
+  const int32_t most = mostChannels(candidate, input);
+  Offer best;
+  if (channels > 0 || sharesMemory(input)) {
+    best.channels = std::clamp(channels, 1, most);
+    best.seconds = predictedSeconds(candidate, input, costs, best.channels, &best.blocks);
+    return best;
+  }
+  for (int32_t count = 1;; count = std::min(2 * count, most)) {
+    Offer offer{.channels = count};
+    offer.seconds = predictedSeconds(candidate, input, costs, count, &offer.blocks);
+    if (count == 1 || offer.seconds < kWorthwhile * best.seconds) best = offer;
+    if (count == most) return best;
+  }
 }
 
 Status Selector::nothingLeft(const SelectorInput& input) const {
@@ -154,7 +177,7 @@ Status Selector::nothingLeft(const SelectorInput& input) const {
                       reasons.empty() ? "; none of those named exists here" : reasons);
 }
 
-void Selector::chooseByPrice(const SelectorInput& input, const CostParameters& costs, Choice* best) const {
+void Selector::chooseByPrice(const SelectorInput& input, const MachineCosts& costs, Choice* best) const {
   int possible = 0;
   for (size_t i = 0; i < candidates_->size(); ++i) {
     const Candidate& candidate = (*candidates_)[i];
@@ -188,7 +211,7 @@ Obstacle Selector::obstacleOf(const Entry& entry, const SelectorInput& input) co
   return tutti::obstacleOf(*entry.candidate, input);
 }
 
-bool Selector::chooseByFile(const SelectorInput& input, const CostParameters& costs, Choice* best) const {
+bool Selector::chooseByFile(const SelectorInput& input, const MachineCosts& costs, Choice* best) const {
   for (const Entry& one : entries_[static_cast<size_t>(input.collective)]) {
     const TuningEntry& entry = *one.entry;
     if (!entry.matches(input.collective, input.bytes, input.ranks, input.hosts, input.zeroCopyUsable))
@@ -219,9 +242,7 @@ bool Selector::chooseByFile(const SelectorInput& input, const CostParameters& co
 Result<Choice> Selector::choose(const SelectorInput& input) const {
   const std::optional<Protocol> protocol = protocol_[static_cast<size_t>(input.collective)];
   if (!protocol) return nothingLeft(input);
-  const bool shared = input.allMapped || input.ranks == 1;
-  const CostParameters costs =
-      this->costs(shared ? CostMedium::shared : CostMedium::network, input.linkBandwidth);
+  const MachineCosts costs = this->costs(input);
   Choice best;
   best.protocol = *protocol;
   chooseByPrice(input, costs, &best);

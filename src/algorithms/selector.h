@@ -29,6 +29,14 @@ struct SelectorInput {
   bool zeroCopyUsable = false;  // all ranks' user buffers of this call can be used directly
   int32_t maxChannels = 1;
   double linkBandwidth = 0;  // bytes/s between hosts; 0: not known
+  size_t sliceBytes = 0;     // most that one message carries; 0: not known
+};
+
+/// What the machine costs: a job on one host pays the one, a job with one rank on each host the other, and
+/// any other job both.
+struct MachineCosts {
+  CostParameters shared;
+  CostParameters network;
 };
 
 /// What keeps an algorithm from running a call.
@@ -93,7 +101,7 @@ class Selector {
   /// True when the user limits the choice, so that it may fail.
   bool isLimited() const { return !algorithms_.empty() || !protocols_.empty(); }
   /// Parameters of the cost model, measured where the tuning file has them.
-  CostParameters costs(CostMedium medium, double linkBandwidth) const;
+  MachineCosts costs(const SelectorInput& input) const;
   const std::shared_ptr<const CandidateSet>& candidates() const { return candidates_; }
   const SelectorSettings& settings() const { return settings_; }
 
@@ -116,10 +124,10 @@ class Selector {
     return (allowed_[candidate] >> static_cast<int>(collective) & 1) != 0;
   }
   Obstacle obstacleOf(const Entry& entry, const SelectorInput& input) const;
-  Offer bestOffer(const Candidate& candidate, const SelectorInput& input, const CostParameters& costs,
+  Offer bestOffer(const Candidate& candidate, const SelectorInput& input, const MachineCosts& costs,
                   int32_t channels) const;
-  void chooseByPrice(const SelectorInput& input, const CostParameters& costs, Choice* best) const;
-  bool chooseByFile(const SelectorInput& input, const CostParameters& costs, Choice* best) const;
+  void chooseByPrice(const SelectorInput& input, const MachineCosts& costs, Choice* best) const;
+  bool chooseByFile(const SelectorInput& input, const MachineCosts& costs, Choice* best) const;
   Status nothingLeft(const SelectorInput& input) const;
 
   std::shared_ptr<const CandidateSet> candidates_;
@@ -133,18 +141,15 @@ class Selector {
 
 /// What keeps the algorithm from running the call, whatever the user says.
 Obstacle obstacleOf(const Candidate& candidate, const SelectorInput& input);
-/// Seconds that a candidate would take on that many channels.
-double predictedSeconds(const Candidate& candidate, const SelectorInput& input, const CostParameters& costs,
-                        int32_t channels);
+/// Seconds that a candidate would take on that many channels; in `blocks`, ScheduleRequest::blocks for this.
+/// Infinity where there is no closed form.
+double predictedSeconds(const Candidate& candidate, const SelectorInput& input, const MachineCosts& costs,
+                        int32_t channels, int32_t* blocks = nullptr);
 /// The numbers of channels that a candidate may have, ascending: 1, 2, 4, ... and the most.
 std::vector<int32_t> channelCounts(const Candidate& candidate, const SelectorInput& input);
 
 /// Among the shipped algorithms, with NCCL_ALGO as it stands in the environment. For tools and tests: it
 /// makes a selector.
 Result<Choice> choose(const SelectorInput& input, std::string_view ncclAlgo);
-
-/// Between hosts a call of at least two times as many bytes has more than one channel.
-/// Where a channel has several rails, each of them counts: what keeps a link busy are connections.
-constexpr size_t kBytesPerChannel = 512 * 1024;
 
 }  // namespace tutti

@@ -19,6 +19,9 @@ constexpr std::array kParameters = {
     CostParameterName{"perPeer", &CostParameters::perPeer, false, true},
     CostParameterName{"coreByte", &CostParameters::coreByte, true, true},
     CostParameterName{"hostByte", &CostParameters::hostByte, true, true},
+    CostParameterName{"sliceAlpha", &CostParameters::sliceAlpha, false, true},
+    CostParameterName{"perChannel", &CostParameters::perChannel, false, true},
+    CostParameterName{"streamByte", &CostParameters::streamByte, true, true},
 };
 // Slower than any machine; what is larger is a mistake of units.
 constexpr double kMostSeconds = 1;

@@ -109,6 +109,7 @@ SelectorInput Planner::inputFor(const Operation& operation, bool zeroCopy) const
   input.linkBandwidth = linkBandwidth_;
   input.zeroCopyUsable = zeroCopy;
   input.maxChannels = endpoint_.options().channels;
+  input.sliceBytes = endpoint_.options().slotBytes;
   return input;
 }
 
@@ -128,8 +129,8 @@ Result<double> Planner::predictSeconds(const Operation& operation) const {
     TUTTI_ASSIGN(const Choice choice, choiceFor(operation, allMapped()));
     return choice.predictedSeconds;
   }
-  const CostMedium medium = endpoint_.mapped(operation.root) ? CostMedium::shared : CostMedium::network;
-  const CostParameters costs = selector_.costs(medium, linkBandwidth_);
+  const MachineCosts machine = selector_.costs(inputFor(operation, false));
+  const CostParameters& costs = endpoint_.mapped(operation.root) ? machine.shared : machine.network;
   return costs.alpha + costs.beta * static_cast<double>(operation.count * sizeOf(operation.type));
 }
 

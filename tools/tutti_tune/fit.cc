@@ -12,6 +12,11 @@ constexpr double kFarthest = 300;
 constexpr int kMostSweeps = 60;
 constexpr std::array kSteps = {4.0, 2.0, 1.4, 1.15, 1.05, 1.02};
 
+template <typename Costs>
+auto& part(Costs& costs, CostMedium medium) {
+  return medium == CostMedium::shared ? costs.shared : costs.network;
+}
+
 struct Sample {
   const Candidate* candidate;
   SelectorInput input;
@@ -20,17 +25,18 @@ struct Sample {
   double weight;
 };
 
-std::vector<Sample> samplesOf(const std::vector<Point>& points, const CandidateSet& candidates) {
+std::vector<Sample> samplesOf(const std::vector<Point>& points, const CandidateSet& candidates,
+                              const MachineCosts& start, CostMedium medium) {
   std::vector<Sample> samples;
   for (const Point& point : points) {
     const Way* best = point.best(candidates, true);
-    if (best == nullptr) continue;
+    if (best == nullptr || point.input.allMapped != (medium == CostMedium::shared)) continue;
     for (const Way& way : point.ways) {
       const Candidate* candidate = candidates.find(way.algorithm);
       if (way.automatic || way.seconds.empty() || candidate == nullptr) continue;
       const double seconds = way.median().value;
       // Algorithms without a closed form tell nothing about the parameters.
-      if (!std::isfinite(predictedSeconds(*candidate, point.input, {.alpha = 1}, way.channels))) continue;
+      if (!std::isfinite(predictedSeconds(*candidate, point.input, start, way.channels))) continue;
       samples.push_back({candidate, point.input, way.channels, seconds, best->median().value / seconds});
     }
   }
@@ -39,7 +45,7 @@ std::vector<Sample> samplesOf(const std::vector<Point>& points, const CandidateS
 
 /// Mean distance of the logarithms; far ones count by their distance, not its square, so that a few outliers
 /// do not lead.
-double distance(const std::vector<Sample>& samples, const CostParameters& costs) {
+double distance(const std::vector<Sample>& samples, const MachineCosts& costs) {
   constexpr double kFar = 0.3;
   double sum = 0;
   double weights = 0;
@@ -52,7 +58,7 @@ double distance(const std::vector<Sample>& samples, const CostParameters& costs)
   return weights > 0 ? sum / weights : 0;
 }
 
-double typicalError(const std::vector<Sample>& samples, const CostParameters& costs) {
+double typicalError(const std::vector<Sample>& samples, const MachineCosts& costs) {
   double sum = 0;
   double weights = 0;
   for (const Sample& one : samples) {
@@ -65,8 +71,9 @@ double typicalError(const std::vector<Sample>& samples, const CostParameters& co
 
 }  // namespace
 
-Fit fit(const std::vector<Point>& points, const CandidateSet& candidates, const CostParameters& start) {
-  const std::vector<Sample> samples = samplesOf(points, candidates);
+Fit fit(const std::vector<Point>& points, const CandidateSet& candidates, const MachineCosts& start,
+        CostMedium medium) {
+  const std::vector<Sample> samples = samplesOf(points, candidates, start, medium);
   Fit result{.costs = start, .error = 1, .before = typicalError(samples, start), .used = samples.size()};
   double best = distance(samples, result.costs);
   // Coordinate descent by factors: the forms have maxima and roundings in them, but few parameters.
@@ -75,9 +82,9 @@ Fit fit(const std::vector<Point>& points, const CandidateSet& candidates, const 
       const double before = best;
       for (const CostParameterName& parameter : costParameterNames()) {
         for (const double factor : {step, 1 / step}) {
-          CostParameters trial = result.costs;
-          double& value = trial.*parameter.value;
-          const double origin = start.*parameter.value;
+          MachineCosts trial = result.costs;
+          double& value = part(trial, medium).*parameter.value;
+          const double origin = part(start, medium).*parameter.value;
           value *= factor;
           if (origin <= 0 || value > origin * kFarthest || value < origin / kFarthest) continue;
           const double now = distance(samples, trial);
