@@ -49,6 +49,7 @@ std::vector<TuningEntry> entriesOf(const std::vector<const Point*>& series, cons
     if (i > 0) entry.minBytes = between(series[i - 1]->input.bytes, input.bytes) + 1;
     if (i + 1 < series.size()) entry.maxBytes = between(input.bytes, series[i + 1]->input.bytes);
     entry.algorithm = way->algorithm;
+    entry.protocol = Protocol::simple;
     entry.channels = way->channels;
     entry.hosts = input.hosts;
     entry.ranks = input.ranks;

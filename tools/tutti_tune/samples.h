@@ -23,6 +23,7 @@ struct Way {
   std::string algorithm;
   int32_t channels = 1;
   bool automatic = false;
+  bool hopeless = false;  // many times slower than others at a smaller size: one sample is enough
   std::vector<double> seconds;  // of one call, the slowest rank's
   Median median() const { return medianOf(seconds); }
 };

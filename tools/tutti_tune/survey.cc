@@ -99,8 +99,11 @@ class Surveyor {
       if (obstacleOf(candidate, input) != Obstacle::none) continue;
       for (const int32_t channels :
            input.allMapped ? std::vector<int32_t>{1} : channelCounts(candidate, input))
-        if (!hopeless_.contains({trial.size, trial.collective, candidate.name, channels}))
-          point.ways.push_back({.algorithm = candidate.name, .channels = channels, .seconds = {}});
+        point.ways.push_back(
+            {.algorithm = candidate.name,
+             .channels = channels,
+             .hopeless = hopeless_.contains({trial.size, trial.collective, candidate.name, channels}),
+             .seconds = {}});
     }
     if (options_.compare)
       point.ways.push_back({.algorithm = "", .channels = 0, .automatic = true, .seconds = {}});
@@ -142,7 +145,8 @@ class Surveyor {
     const int calls = batched ? std::clamp(static_cast<int>(kBatchSeconds / fastest), 1, kMostCalls) : 1;
     if (point.input.bytes > kLargestWarmed) trial.warmups = 0;
     if (calls > 1)
-      for (Way& way : point.ways) way.seconds.clear();
+      for (Way& way : point.ways)
+        if (!way.hopeless) way.seconds.clear();
     for (size_t round = 0; round < kMostSamples; ++round) {
       if (round >= kLeastSamples && secondsSince(start) > share) break;
       double best = 1e9;
@@ -150,7 +154,7 @@ class Surveyor {
         if (!way.seconds.empty()) best = std::min(best, way.median().value);
       for (Way& way : point.ways) {
         const bool slow = !way.seconds.empty() && !way.automatic && way.median().value > kSlow * best;
-        if (slow && round > 1) continue;
+        if (way.hopeless || (slow && round > 1)) continue;
         if (const Outcome outcome = sample(trial, way, calls); !outcome.isOk()) return outcome;
       }
     }
