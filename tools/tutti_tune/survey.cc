@@ -107,6 +107,7 @@ class Surveyor {
     }
     if (options_.compare)
       point.ways.push_back({.algorithm = "", .channels = 0, .automatic = true, .seconds = {}});
+    for (Way& way : point.ways) way.quantile = options_.quantile;
     return point;
   }
 
