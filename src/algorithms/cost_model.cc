@@ -116,6 +116,10 @@ CostParameters tcpCosts(double linkBandwidth) {
   costs.alpha = 15e-6;
   costs.beta = 1 / (linkBandwidth > 0 ? linkBandwidth : 1.25e9);
   costs.gamma = 1 / 20e9;
+  // One stream is without data while its rank waits for a slice of another; four fill a link, two do not
+  // (docs/transports.md). And one TCP connection moves about 3 GB/s, however fast the link is.
+  costs.streamByte = std::max(2.8 * costs.beta, 1 / 3e9);
+  costs.perChannel = 30e-6;
   return costs;
 }
 
