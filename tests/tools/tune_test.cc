@@ -190,7 +190,7 @@ TEST(TuttiTune, WritesAFileThatTheLibraryTakes) {
   const TemporaryFile file("old");
   int status = 1;
   const std::string said =
-      tune("-n 2 -c allreduce,gather -b 64 -e 4K --budget 1s -q -o " + file.path(), &status);
+      tune("-n 2 -c allreduce,gather -b 64 -e 4K --budget 0.3s -q -o " + file.path(), &status);
   EXPECT_EQ(status, 0) << said;
   EXPECT_THAT(said, AllOf(HasSubstr("# With "), HasSubstr("written: TUTTI_TUNING_FILE=")));
   const auto written = TuningFile::parse(contentOf(file.path()), "t.csv");
@@ -199,7 +199,7 @@ TEST(TuttiTune, WritesAFileThatTheLibraryTakes) {
   EXPECT_EQ(written->apply(tcpCosts(), CostMedium::network).alpha, tcpCosts().alpha);  // nothing was measured
   const auto compared = runCommand(
       "TUTTI_TUNING_FILE=" + file.path() +
-      " " TUTTI_BINARY_DIR "/bin/tutti-tune --compare -n 2 -c allreduce -b 64 -e 64 --budget 1s -q 2>&1");
+      " " TUTTI_BINARY_DIR "/bin/tutti-tune --compare -n 2 -c allreduce -b 64 -e 64 --budget 0.3s -q 2>&1");
   EXPECT_EQ(compared.status, 0) << compared.output;
   EXPECT_THAT(compared.output, HasSubstr("# chosen/best of 1 calls: geometric mean"));
 }
