@@ -177,6 +177,18 @@ constexpr bool sends(StepKind kind) {
   return kind == StepKind::send || kind == StepKind::recvReduceSend || kind == StepKind::recvCopySend ||
          kind == StepKind::recvReduceCopySend || kind == StepKind::recvSend;
 }
+/// Steps that read `src` (of the own memory, a peer's or a team's).
+constexpr bool readsSource(StepKind kind) {
+  return kind == StepKind::send || kind == StepKind::recvReduce || kind == StepKind::recvReduceSend ||
+         kind == StepKind::recvReduceCopySend || kind == StepKind::copy || kind == StepKind::reduceLocal ||
+         kind == StepKind::reduceTeam;
+}
+/// Steps that write `dst`.
+constexpr bool writesDestination(StepKind kind) {
+  return kind == StepKind::recv || kind == StepKind::recvReduce || kind == StepKind::recvCopySend ||
+         kind == StepKind::recvReduceCopySend || kind == StepKind::copy || kind == StepKind::reduceLocal ||
+         kind == StepKind::reduceTeam;
+}
 /// Steps that touch no data.
 constexpr bool onlyOrders(StepKind kind) { return kind == StepKind::signal || kind == StepKind::wait; }
 

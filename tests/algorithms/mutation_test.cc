@@ -20,14 +20,8 @@ struct Mutation {
 };
 
 bool movesLocal(const Step& s) { return !onlyOrders(s.kind); }
-bool usesSrc(const Step& s) {
-  return movesLocal(s) && s.kind != StepKind::recv && s.kind != StepKind::recvCopySend &&
-         s.kind != StepKind::recvSend;
-}
-bool usesDst(const Step& s) {
-  return movesLocal(s) && s.kind != StepKind::send && s.kind != StepKind::recvReduceSend &&
-         s.kind != StepKind::recvSend;
-}
+bool usesSrc(const Step& s) { return readsSource(s.kind); }
+bool usesDst(const Step& s) { return writesDestination(s.kind); }
 
 std::vector<Mutation> mutations(int32_t ranks) {
   const auto shift = [](Affine& a, int32_t by, int32_t modulus) { a.base = (a.base + by) % modulus; };
