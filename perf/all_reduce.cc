@@ -7,6 +7,7 @@ namespace {
 class AllReduce : public Collective {
  public:
   const char* name() const override { return "all_reduce_perf"; }
+  const char* function() const override { return "allreduce"; }
   bool reduces() const override { return true; }
   CallShape shape(size_t elements, size_t, int, int) const override {
     return {elements, elements, elements, 0, 0, elements};

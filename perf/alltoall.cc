@@ -7,6 +7,7 @@ namespace {
 class AllToAll : public Collective {
  public:
   const char* name() const override { return "alltoall_perf"; }
+  const char* function() const override { return "alltoall"; }
   CallShape shape(size_t elements, size_t typeBytes, int, int ranks) const override {
     const size_t block = blockElements(elements, typeBytes, ranks);
     const size_t total = block * static_cast<size_t>(ranks);

@@ -7,6 +7,7 @@ namespace {
 class Broadcast : public Collective {
  public:
   const char* name() const override { return "broadcast_perf"; }
+  const char* function() const override { return "broadcast"; }
   bool hasRoot() const override { return true; }
   CallShape shape(size_t elements, size_t, int, int) const override {
     return {elements, elements, elements, 0, 0, elements};

@@ -7,6 +7,7 @@ namespace {
 class Gather : public Collective {
  public:
   const char* name() const override { return "gather_perf"; }
+  const char* function() const override { return "gather"; }
   bool hasRoot() const override { return true; }
   CallShape shape(size_t elements, size_t typeBytes, int rank, int ranks) const override {
     const size_t block = blockElements(elements, typeBytes, ranks);

@@ -7,6 +7,7 @@ namespace {
 class Reduce : public Collective {
  public:
   const char* name() const override { return "reduce_perf"; }
+  const char* function() const override { return "reduce"; }
   bool reduces() const override { return true; }
   bool hasRoot() const override { return true; }
   CallShape shape(size_t elements, size_t, int, int) const override {

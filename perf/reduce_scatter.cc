@@ -7,6 +7,7 @@ namespace {
 class ReduceScatter : public Collective {
  public:
   const char* name() const override { return "reduce_scatter_perf"; }
+  const char* function() const override { return "reducescatter"; }
   bool reduces() const override { return true; }
   CallShape shape(size_t elements, size_t typeBytes, int rank, int ranks) const override {
     const size_t block = blockElements(elements, typeBytes, ranks);

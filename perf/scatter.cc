@@ -7,6 +7,7 @@ namespace {
 class Scatter : public Collective {
  public:
   const char* name() const override { return "scatter_perf"; }
+  const char* function() const override { return "scatter"; }
   bool hasRoot() const override { return true; }
   CallShape shape(size_t elements, size_t typeBytes, int rank, int ranks) const override {
     const size_t block = blockElements(elements, typeBytes, ranks);

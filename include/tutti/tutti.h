@@ -80,6 +80,50 @@ ncclResult_t tuttiScatterv(const void* sendbuff, void* recvbuff, const size_t* s
                            const size_t* senddispls, size_t recvcount, ncclDataType_t datatype, int root,
                            ncclComm_t comm, cudaStream_t stream);
 
+/* How a collective runs, or would run. */
+typedef struct tuttiPlan {
+  size_t size;        /* of this structure, as the caller knows it: TUTTI_PLAN_INITIALIZER */
+  char algorithm[64]; /* as NCCL_ALGO spells it: "ring"; "" where no collective has run */
+  char protocol[16];  /* as NCCL_PROTO spells it: "simple" */
+  char reason[104];   /* "prediction", "NCCL_ALGO=ring", "tuning.csv:12" (the tuning file's line) */
+  int channels;
+  double seconds; /* that the cost model expects */
+  /* What else the choice depends on. */
+  int hosts;       /* groups of ranks that share memory */
+  int rails;       /* connections that each channel of a hierarchical algorithm makes between two hosts */
+  int maxChannels; /* that the communicator has */
+} tuttiPlan_t;
+
+#define TUTTI_PLAN_INITIALIZER {sizeof(tuttiPlan_t), "", "", "", 0, 0, 0, 0, 0}
+
+/* Says which algorithms, protocols and number of channels later calls on the communicator may use, in the
+ * place of NCCL_ALGO, NCCL_PROTO and the library's own choice.
+ *
+ * - algo, proto: as the two variables: lists, also for single functions ("allreduce:ring;broadcast:^tree").
+ *   NULL or "": what the variables say counts again.
+ * - channels: at most as many as the communicator has: 1 inside a host, 4 between hosts, unless
+ *   NCCL_MIN_NCHANNELS, NCCL_MAX_NCHANNELS, minCTAs or maxCTAs say something else. 0: the library chooses.
+ *
+ * All ranks call it with the same arguments, at the same place between their calls. It waits for the
+ * operations that this rank has enqueued on the communicator; it must not stand in a group
+ * (ncclInvalidUsage). What it makes impossible is an error of the later call. */
+ncclResult_t tuttiCommSetAlgo(ncclComm_t comm, const char* algo, const char* proto, int channels);
+
+/* How a call would run, without running it. Local: ranks need not ask together.
+ *
+ * - function: "allreduce", "allgather", "reducescatter", "broadcast", "reduce", "alltoall", "gather" or
+ *   "scatter"; count and datatype as in the call.
+ * - mapped: 1 where all ranks of each host can use each other's buffers in place (memory of ncclMemAlloc,
+ *   registered, or in one process), else 0.
+ *
+ * ncclInvalidUsage where NCCL_ALGO, NCCL_PROTO or tuttiCommSetAlgo leave nothing that can run the call. */
+ncclResult_t tuttiCommQueryPlan(ncclComm_t comm, const char* function, size_t count, ncclDataType_t datatype,
+                                int mapped, tuttiPlan_t* plan);
+
+/* How the last collective ran that this rank executed on the communicator. To be called when the streams with
+ * its calls are idle. */
+ncclResult_t tuttiCommLastPlan(ncclComm_t comm, tuttiPlan_t* plan);
+
 #ifdef __GNUC__
 #pragma GCC visibility pop
 #endif

@@ -54,6 +54,8 @@ class Collective {
 
   /// Of the program, such as "all_reduce_perf".
   virtual const char* name() const = 0;
+  /// As NCCL_ALGO spells it; empty where no algorithm of the library's is chosen (it is made of messages).
+  virtual const char* function() const { return ""; }
   virtual bool reduces() const { return false; }
   virtual bool hasRoot() const { return false; }
   virtual bool hasInPlace() const { return true; }

@@ -1,6 +1,7 @@
 #include "common/job.h"
 
 #include <sys/resource.h>
+#include <tutti/tutti.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -183,7 +184,31 @@ Outcome Job::initialise(RankState* ranks, int count) {
   }
   const ncclResult_t end = ncclGroupEnd();
   if (!first.isOk()) return first;
-  return checkNccl(end, "communicator initialisation (ncclGroupEnd)");
+  first = checkNccl(end, "communicator initialisation (ncclGroupEnd)");
+  return first.isOk() && options.pins() ? pin(ranks, count) : first;
+}
+
+Outcome Job::pin(RankState* ranks, int count) {
+  const std::string function = collective.function();
+  if (function.empty())
+    return Outcome::misuse(
+        "--algo, --proto and --channels: the calls are messages, for which there is no choice");
+  const auto forFunction = [&](const std::string& text) {
+    return text.empty() || text.find(':') != std::string::npos ? text : function + ":" + text;
+  };
+  const std::string algo = forFunction(options.algo);
+  const std::string proto = forFunction(options.proto);
+  for (int i = 0; i < count; ++i) {
+    if (tuttiCommSetAlgo(ranks[i].comm, algo.c_str(), proto.c_str(), options.channels) == ncclSuccess)
+      continue;
+    return Outcome::misuse("--algo, --proto or --channels: " + std::string(ncclGetLastError(nullptr)));
+  }
+  tuttiPlan_t plan = TUTTI_PLAN_INITIALIZER;
+  for (const int mapped : {1, 0})
+    if (tuttiCommQueryPlan(ranks[0].comm, function.c_str(), 1, options.types[0]->nccl, mapped, &plan) ==
+        ncclSuccess)
+      return Outcome::ok();
+  return Outcome::misuse("--algo or --proto: " + std::string(ncclGetLastError(nullptr)));
 }
 
 Job::BufferBytes Job::bufferBytes(const RankState& state) const {

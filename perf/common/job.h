@@ -90,6 +90,8 @@ class Job {
   Outcome exchangeInfos();
   Outcome exchangeIds();
   Outcome initialise(RankState* ranks, int count);
+  /// --algo, --proto, --channels: for all these ranks' later calls.
+  Outcome pin(RankState* ranks, int count);
   Outcome allocate(RankState& state);
   Outcome registerBuffers(RankState* mine);
   Outcome registerBuffersOf(RankState& state);

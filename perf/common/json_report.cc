@@ -22,6 +22,16 @@ Json measurementJson(const Options& options, const std::optional<Measurement>& m
   json["alg_bw"] = measurement->algBytes / 1e9;
   json["bus_bw"] = measurement->busBytes / 1e9;
   json["nwrong"] = measurement->wrong ? Json(*measurement->wrong) : Json(nullptr);
+  if (measurement->runBy) {
+    const RunBy& by = *measurement->runBy;
+    if (by.algorithm.empty())
+      json["algorithm"] = nullptr;
+    else
+      json["algorithm"] = by.algorithm;
+    json["protocol"] = by.protocol;
+    json["channels"] = by.channels;
+    json["predicted"] = by.predictedSeconds * 1e6;
+  }
   if (measurement->iterationSummary) {
     const Summary& s = *measurement->iterationSummary;
     Json times = Json::array();

@@ -13,6 +13,10 @@ namespace {
 
 constexpr int kStat = 256;  // flags without a letter
 constexpr int kVersion = 257;
+constexpr int kAlgo = 258;
+constexpr int kProto = 259;
+constexpr int kChannels = 260;
+constexpr int kShowAlgo = 261;
 constexpr uint64_t kMaxInt = std::numeric_limits<int>::max();
 
 struct Flag {
@@ -62,6 +66,10 @@ constexpr std::array kFlags = {
     Flag{'V', "device_cta_count", "count", "accepted, without effect: belongs to -D (16)"},
     Flag{kStat, "stat", "mean|median|min",
          "mean of iterations run back to back, or median or minimum of single ones (mean)"},
+    Flag{kAlgo, "algo", "name", "run this algorithm; also a list in the form of NCCL_ALGO"},
+    Flag{kProto, "proto", "name", "use this protocol; also a list in the form of NCCL_PROTO"},
+    Flag{kChannels, "channels", "count", "use this many channels, 0: as the library chooses (0)"},
+    Flag{kShowAlgo, "show-algo", nullptr, "end each line with algorithm:protocol:channels that ran it"},
     Flag{kVersion, "version", nullptr, "show the version"},
     Flag{'h', "help", nullptr, "show this text"},
 };
@@ -248,6 +256,17 @@ void Parser::readChoice(int letter, const std::string& text) {
       return;
     case kStat:
       return readStatistic(text);
+    case kAlgo:
+      if (text.empty()) fail(text, "the name of an algorithm");
+      options.algo = text;
+      return;
+    case kProto:
+      if (text.empty()) fail(text, "the name of a protocol");
+      options.proto = text;
+      return;
+    case kChannels:
+      options.channels = number(text, 0, 64);
+      return;
     default:
       return;
   }
@@ -336,6 +355,10 @@ ParseResult parseOptions(int argc, char* const* argv) {
     if (letter == kVersion) {
       result.action = ParseResult::Action::version;
       return result;
+    }
+    if (letter == kShowAlgo) {
+      parser.options.showAlgo = true;
+      continue;
     }
     if (letter == '?') {
       const bool isLetter = optopt > 0 && optopt < kStat;

@@ -1,4 +1,4 @@
-// The command line of the perf programs: nccl-tests' flags, and --stat.
+// The command line of the perf programs: nccl-tests' flags, and a few of our own.
 #pragma once
 
 #include <cstdint>
@@ -61,7 +61,14 @@ struct Options {
   bool allTypes = false;
   int root = 0;
   bool allRoots = false;
+  std::string algo;  // of tuttiCommSetAlgo; one name is for the measured function only
+  std::string proto;
+  int channels = 0;
+  bool showAlgo = false;
   std::string commandLine;
+
+  /// Something of the library's choice is fixed.
+  bool pins() const { return !algo.empty() || !proto.empty() || channels != 0; }
 
   /// The sizes to measure, in bytes, ascending. Never empty.
   std::vector<uint64_t> sizes() const;

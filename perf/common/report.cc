@@ -39,6 +39,19 @@ std::string measurementText(const Options& options, const std::optional<Measurem
   return text;
 }
 
+std::string runByText(const std::optional<Measurement>& measurement) {
+  if (!measurement || !measurement->runBy || measurement->runBy->algorithm.empty()) return "-";
+  const RunBy& by = *measurement->runBy;
+  return by.algorithm + ":" + by.protocol + ":" + std::to_string(by.channels);
+}
+
+/// In place too where that ran by something else.
+std::string runByText(const Row& row) {
+  const std::string text = runByText(row.outOfPlace);
+  const std::string inPlace = runByText(row.inPlace);
+  return !row.inPlace || inPlace == text ? text : text + " " + inPlace;
+}
+
 }  // namespace
 
 std::string formatMicroseconds(double seconds) {
@@ -92,7 +105,8 @@ std::string columnsText(const Options& options) {
     title += print("%36s", "");
   }
   std::string text = "#\n" + blank + title + title2 + "\n";
-  text += names + nameBlock + nameBlock + (options.timestamps ? print("  %19s", "timestamp") : "") + "\n";
+  text += names + nameBlock + nameBlock + (options.timestamps ? print("  %19s", "timestamp") : "") +
+          (options.showAlgo ? "  algo:proto:channels" : "") + "\n";
   return text + units + unitBlock + unitBlock + "\n";
 }
 
@@ -101,6 +115,7 @@ std::string rowText(const Options& options, const Row& row, const std::string& t
       print("%12zu  %12zu  %8s  %6s  %6d", row.bytes, row.count, row.type.c_str(), row.op.c_str(), row.root);
   text += measurementText(options, row.outOfPlace) + measurementText(options, row.inPlace);
   if (options.timestamps) text += "  " + time;
+  if (options.showAlgo) text += "  " + runByText(row);
   return text + "\n";
 }
 

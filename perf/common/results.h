@@ -11,6 +11,14 @@
 
 namespace tutti::perf {
 
+/// What the library ran.
+struct RunBy {
+  std::string algorithm;  // empty: no algorithm of the library (messages)
+  std::string protocol;
+  int channels = 0;
+  double predictedSeconds = 0;
+};
+
 /// One size, out of place or in place.
 struct Measurement {
   double seconds = 0;   // of one operation
@@ -19,6 +27,7 @@ struct Measurement {
   std::optional<uint64_t> wrong;            // empty: not checked
   std::vector<double> iterationSeconds;     // -I: slowest rank of each iteration
   std::optional<Summary> iterationSummary;  // -I
+  std::optional<RunBy> runBy;               // --show-algo
 };
 
 struct Row {

@@ -1,5 +1,7 @@
 #include "common/worker.h"
 
+#include <tutti/tutti.h>
+
 #include <algorithm>
 #include <chrono>
 #include <numeric>
@@ -223,9 +225,19 @@ Outcome Worker::measure(bool inPlace, std::optional<Measurement>& result) {
   if (thread_ == 0) {
     Measurement measurement;
     if (const Outcome outcome = combine(measurement); !outcome.isOk()) return outcome;
+    if (options_.showAlgo)
+      if (const Outcome outcome = askAlgorithm(measurement.runBy.emplace()); !outcome.isOk()) return outcome;
     result = std::move(measurement);
   }
   return meet();
+}
+
+Outcome Worker::askAlgorithm(RunBy& runBy) const {
+  tuttiPlan_t plan = TUTTI_PLAN_INITIALIZER;
+  const ncclResult_t result = tuttiCommLastPlan(ranks_[0].comm, &plan);
+  if (result != ncclSuccess) return checkNccl(result, "tuttiCommLastPlan", ranks_[0].comm);
+  runBy = {plan.algorithm, plan.protocol, plan.channels, plan.seconds};
+  return Outcome::ok();
 }
 
 Outcome Worker::timeIterations() {

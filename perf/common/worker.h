@@ -59,6 +59,8 @@ class Worker {
   Outcome timeGraphs();
   Outcome timeSingly();
   Outcome checkResults(uint64_t& wrong);
+  /// What ran the last operation of this thread's first rank.
+  Outcome askAlgorithm(RunBy& runBy) const;
 
   /// One iteration: this many operations (-m) on all ranks of this thread, in one group (a group for each
   /// round where an operation has several).

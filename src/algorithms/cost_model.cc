@@ -1,128 +1,103 @@
 #include "algorithms/cost_model.h"
 
 #include <algorithm>
-#include <bit>
+#include <array>
 #include <cmath>
 #include <limits>
+#include <utility>
+
+#include "algorithms/cost_forms.h"
+#include "topology/cluster_plan.h"
 
 namespace tutti {
 namespace {
 
-/// One query with the numbers that all forms use.
-struct Form {
-  const CostParameters& c;
-  Collective collective;
-  double p;  // ranks
-  double n;  // bytes of the whole vector
-  double levels;
-  double hosts;
+using FormOf = CostForm (*)(const FormInput& in);
+constexpr std::array<std::pair<std::string_view, FormOf>, 15> kForms = {{
+    {"ring", ringForm},
+    {"tree", treeForm},
+    {"doubling", doublingForm},
+    {"rabenseifner", rabenseifnerForm},
+    {"circulant", circulantForm},
+    {"pat", patForm},
+    {"binomial", binomialForm},
+    {"scatter_allgather", scatterAllGatherForm},
+    {"spread", spreadForm},
+    {"pairwise", pairwiseForm},
+    {"bruck", bruckForm},
+    {"hierarchical", hierarchicalForm},
+    {"oneshot", oneShotForm},
+    {"twoshot", twoShotForm},
+    {"direct", directForm},
+}};
+constexpr std::string_view kPairPrefix = "hierarchical/";
 
-  double gamma() const { return isReduction(collective) ? c.gamma : 0; }
-
-  /// Time of `traffic` vectors loaded and stored by all ranks, the busiest of which has `own` of them.
-  double memory(double own, double traffic) const {
-    return std::max(own * n * c.coreByte, traffic * n * c.hostByte);
-  }
-  double barrier() const { return c.signal + (p - 2) * c.perPeer; }
-
-  /// `rounds` messages in a row of which the busiest rank carries `volume` vectors, and reduces `reduced`.
-  /// Inside a host their copies also share its memory: `traffic` vectors, by all ranks.
-  double messages(double rounds, double volume, double reduced, double traffic) const {
-    return rounds * c.alpha + std::max(volume * n * c.beta + reduced * n * gamma(), traffic * n * c.hostByte);
-  }
-
-  /// A pipeline of `stages` stages that each move `perStage` vectors of every slice of `pieces` parts.
-  double pipeline(double stages, double perStage, double pieces, double traffic) const {
-    const double slices = std::max(1.0, std::ceil(n / pieces / static_cast<double>(c.sliceBytes)));
-    const double stage = c.alpha + n / slices * perStage * (c.beta + gamma());
-    return std::max((stages - 1 + slices) * stage, traffic * n * c.hostByte);
-  }
-};
-
-double ringSeconds(const Form& f) {
-  const double share = (f.p - 1) / f.p;
-  switch (f.collective) {
-    case Collective::allReduce:
-      return f.messages(2 * (f.p - 1), 2 * share, share, 6 * (f.p - 1));
-    case Collective::allGather:
-      return f.messages(f.p - 1, share, 0, 3 * (f.p - 1));
-    case Collective::reduceScatter:
-      return f.messages(f.p - 1, share, share, 3 * (f.p - 1));
-    default:
-      return f.pipeline(f.p - 1, 1, 1, 3 * (f.p - 1));
-  }
+double slicesOf(const CostForm& form, const CostQuery& query, size_t sliceBytes) {
+  const double largest = form.largest * static_cast<double>(query.bytes) / std::max(1, query.channels);
+  return std::max(1.0,
+                  std::ceil(largest / static_cast<double>(std::max<size_t>(1, sliceBytes)) * (1 - 1e-12)));
 }
 
-double treeSeconds(const Form& f) {
-  const double height = f.levels + 1;
-  const bool both = f.collective == Collective::allReduce;
-  // Each tree carries half of the vector; an inner node sends (or receives) it twice.
-  return f.pipeline(both ? 2 * height : height, both ? 2 : 1, 2, (both ? 7 : 3.5) * (f.p - 1));
-}
-
-double doublingSeconds(const Form& f) {
-  if (f.collective == Collective::allGather) return f.messages(f.levels, (f.p - 1) / f.p, 0, 4 * (f.p - 1));
-  const double core = std::bit_floor(static_cast<uint64_t>(f.p));
-  const bool folds = core != f.p;
-  const double rounds = std::log2(core) + (folds ? 2 : 0);
-  return f.messages(rounds, rounds, rounds - (folds ? 1 : 0), 5 * f.p * rounds);
-}
-
-// Loads and stores as the checker counts them (Certificate::memoryTraffic).
-double oneShotSeconds(const Form& f) {
-  const double p = f.p;
-  switch (f.collective) {
-    case Collective::allReduce:
-      return f.barrier() + f.memory(p + 3, p * (p + 3));
-    case Collective::reduceScatter:
-      return f.barrier() + f.memory(3 + 1 / p, 3 * p + 1);
-    case Collective::allGather:
-      return f.barrier() + f.memory(2 + 2 / p, 2 * p + 2);
-    case Collective::broadcast:
-      return f.barrier() + f.memory(4, 2 * p + 2);  // the root copies twice before the readers can begin
-    case Collective::allToAll:
-      return f.barrier() + f.memory(4, 4 * p);
-    case Collective::gather:
-      return f.barrier() + f.memory(2 + 2 / p, 4 - 2 / p);
-    case Collective::scatter:
-      return f.barrier() + f.memory(2 + 4 / p, 4);
-    default:
-      return f.barrier() + f.memory(p + 3, 3 * p + 1);
+/// Each slice goes through all rounds, and all of a channel's slices through one lane; channels run side by
+/// side.
+double secondsOf(const CostForm& form, const CostQuery& query, const TwoLevelCosts& costs) {
+  const CostParameters& in = costs.inside;
+  const CostParameters& out = costs.between;
+  const double p = query.ranks;
+  const auto n = static_cast<double>(query.bytes);
+  const double gamma = isReduction(query.collective) ? in.gamma : 0;
+  const double memory = form.traffic * n * in.hostByte;
+  if (form.barriers > 0) {
+    const double barrier = in.signal + (p - 2) * in.perPeer;
+    return costs.call + form.fixed + form.barriers * barrier + std::max(form.own * n * in.coreByte, memory);
   }
-}
-
-double directSeconds(const Form& f) {
-  const double p = f.p;
-  const double fixed = kNegotiationSeconds + 2 * f.barrier();
-  switch (f.collective) {
-    case Collective::allReduce:
-      return fixed + f.memory(2, 2 * p);
-    case Collective::reduceScatter:
-    case Collective::reduce:
-      return fixed + f.memory(1 + 1 / p, p + 1);
-    case Collective::gather:
-    case Collective::scatter:
-      return fixed + f.memory(2 / p, 2);
-    default:  // allGather, allToAll, broadcast
-      return fixed + f.memory(2, 2 * p);
+  const double slices = slicesOf(form, query, in.sliceBytes);
+  const double roundsInside = form.rounds - form.roundsBetween;
+  const double first = roundsInside * in.alpha + form.roundsBetween * out.alpha;
+  if (form.stages > 0) {
+    const double host = form.hostSent * n / slices * out.beta;
+    const double stage = first / form.rounds + std::max(n / slices * form.perStage * (in.beta + gamma), host);
+    return costs.call + std::max((form.stages - 1 + slices) * stage, memory);
   }
+  const double further = roundsInside * in.sliceAlpha + form.roundsBetween * out.sliceAlpha;
+  const double links = std::max(form.serial * n * in.beta + form.reduced * n * gamma,
+                                form.hostSent * n * out.beta + form.reduced * n * gamma);
+  return costs.call + form.fixed + first + (slices - 1) * further + form.extraMessages * in.perPeer +
+         std::max(links, memory);
 }
 
-// The busiest rank handles p - 1 messages, which it may all start at once.
-double spreadSeconds(const Form& f) {
-  const double share = (f.p - 1) / f.p;
-  const double traffic = f.collective == Collective::allToAll ? 4 * (f.p - 1) + 2 : 4 * share + 2 / f.p;
-  return f.messages(1, share, 0, traffic) + (f.p - 2) * f.c.perPeer;
+int32_t blocksOf(const CostQuery& query, const TwoLevelCosts& costs) {
+  if (!pipelinesBlocks(query.algorithm, query.collective)) return 1;
+  if (query.blocks > 0) return query.blocks;
+  int32_t best = 1;
+  double least = std::numeric_limits<double>::infinity();
+  for (int32_t blocks = 1; blocks <= kMostBlocks; ++blocks) {
+    const double seconds = secondsOf(costForm(query, blocks), query, costs);
+    if (seconds >= least) continue;
+    least = seconds;
+    best = blocks;
+  }
+  return best;
 }
 
-// A ring over hosts, and the time of two more messages for what the ranks of a host tell each other before
-// and after. All rails share the host's link.
-double hierarchicalSeconds(const Form& f) {
-  const double share = (f.hosts - 1) / f.hosts;
-  return f.messages(2 * f.hosts, 2 * share, share, 0);
+/// One kind of message for all: no host's link counts apart.
+TwoLevelCosts oneLevel(const CostParameters& costs, int32_t channels) {
+  const CostParameters ofAll = forChannels(costs, channels);
+  TwoLevelCosts both{ofAll, ofAll, 0};
+  both.between.beta = 0;
+  return both;
 }
 
 }  // namespace
+
+CostParameters forChannels(CostParameters costs, int32_t channels) {
+  const double further = std::max(0, channels - 1) * costs.perChannel;
+  costs.alpha += further;
+  if (costs.sliceAlpha > 0) costs.sliceAlpha += further;
+  costs.beta = std::max(costs.beta, costs.streamByte / std::max(1, channels));
+  costs.perChannel = costs.streamByte = 0;
+  return costs;
+}
 
 CostParameters sharedMemoryCosts() {
   CostParameters costs;
@@ -144,23 +119,57 @@ CostParameters tcpCosts(double linkBandwidth) {
   return costs;
 }
 
+TwoLevelCosts gpuCosts(double insideBandwidth, double hostBandwidth) {
+  TwoLevelCosts costs;
+  costs.call = 8.4e-6;
+  costs.inside.alpha = costs.inside.sliceAlpha = 3.4e-6;
+  costs.inside.beta = insideBandwidth > 0 ? 1 / insideBandwidth : 0;
+  costs.inside.sliceBytes = 2 << 20;
+  costs.between = costs.inside;
+  costs.between.alpha = costs.between.sliceAlpha = 14e-6;
+  costs.between.beta = hostBandwidth > 0 ? 1 / hostBandwidth : 0;
+  return costs;
+}
+
+TwoLevelCosts gpuCosts(const ClusterPlan& plan) {
+  constexpr double kGiga = 1e9;
+  return gpuCosts(static_cast<double>(plan.ringRate()) * plan.channels() * kGiga,
+                  plan.hosts() > 1 ? static_cast<double>(plan.linkRate()) * kGiga : 0);
+}
+
+CostForm costForm(const CostQuery& query, int32_t blocks) {
+  const FormInput in =
+      formInput(query.algorithm, query.collective, query.ranks, std::max(1, query.hosts), blocks);
+  if (query.algorithm.starts_with(kPairPrefix)) {
+    const std::string_view pair = query.algorithm.substr(kPairPrefix.size());
+    const size_t slash = pair.find('/');
+    if (slash == std::string_view::npos) return {};
+    return pairForm(in, pair.substr(0, slash), pair.substr(slash + 1));
+  }
+  for (const auto& [name, form] : kForms)
+    if (name == query.algorithm) return form(in);
+  return {};
+}
+
+bool pipelinesBlocks(std::string_view algorithm, Collective collective) {
+  return algorithm == "circulant" &&
+         (collective == Collective::broadcast || collective == Collective::reduce);
+}
+
+int32_t bestBlocks(const CostQuery& query, const CostParameters& costs) {
+  CostQuery any = query;
+  any.blocks = 0;
+  return blocksOf(any, oneLevel(costs, query.channels));
+}
+
+double predictSeconds(const CostQuery& query, const TwoLevelCosts& costs) {
+  if (query.ranks <= 1) return costs.call + 2 * static_cast<double>(query.bytes) * costs.inside.coreByte;
+  const CostForm form = costForm(query, blocksOf(query, costs));
+  return form.known ? secondsOf(form, query, costs) : std::numeric_limits<double>::infinity();
+}
+
 double predictSeconds(const CostQuery& query, const CostParameters& costs) {
-  const Form form{costs,
-                  query.collective,
-                  static_cast<double>(query.ranks),
-                  static_cast<double>(query.bytes),
-                  std::ceil(std::log2(static_cast<double>(std::max(1, query.ranks)))),
-                  static_cast<double>(query.hosts)};
-  if (query.ranks <= 1) return 2 * form.n * costs.coreByte;
-  if (query.algorithm == "ring") return ringSeconds(form);
-  if (query.algorithm == "tree") return treeSeconds(form);
-  if (query.algorithm == "doubling") return doublingSeconds(form);
-  if (query.algorithm == "oneshot") return oneShotSeconds(form);
-  if (query.algorithm == "twoshot") return 2 * form.barrier() + form.memory(5 + 1 / form.p, 5 * form.p + 1);
-  if (query.algorithm == "direct") return directSeconds(form);
-  if (query.algorithm == "spread") return spreadSeconds(form);
-  if (query.algorithm == "hierarchical") return hierarchicalSeconds(form);
-  return std::numeric_limits<double>::infinity();
+  return predictSeconds(query, oneLevel(costs, query.channels));
 }
 
 }  // namespace tutti

@@ -1,171 +1,286 @@
 #include "algorithms/selector.h"
 
 #include <algorithm>
-#include <array>
+#include <limits>
 #include <utility>
 
 namespace tutti {
 namespace {
 
-// Names of NCCL that we do not have: known words, so that a setting made for NCCL is not called a typo.
-constexpr std::array<std::string_view, 4> kNamesOfNccl = {"collnetdirect", "collnetchain", "nvls",
-                                                          "nvlstree"};
-
-constexpr std::array<std::pair<std::string_view, Collective>, 8> kFunctions = {{
-    {"broadcast", Collective::broadcast},
-    {"reduce", Collective::reduce},
-    {"allgather", Collective::allGather},
-    {"reducescatter", Collective::reduceScatter},
-    {"allreduce", Collective::allReduce},
-    {"alltoall", Collective::allToAll},
-    {"gather", Collective::gather},
-    {"scatter", Collective::scatter},
-}};
-
-/// Collectives that NCCL makes of point-to-point messages, for which it has no choice of algorithms: a list
-/// without a function ("NCCL_ALGO=Ring") is not meant for them.
-bool needsOwnList(Collective collective) {
-  return collective == Collective::allToAll || collective == Collective::gather ||
-         collective == Collective::scatter;
-}
-
-std::string lowerTrimmed(std::string_view text) {
-  const size_t first = text.find_first_not_of(" \t");
-  if (first == std::string_view::npos) return {};
-  std::string result(text.substr(first, text.find_last_not_of(" \t") - first + 1));
-  for (char& c : result)
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-  return result;
-}
-
-std::vector<std::string_view> split(std::string_view text, char separator) {
-  std::vector<std::string_view> pieces;
-  for (size_t from = 0; from <= text.size();) {
-    const size_t end = std::min(text.find(separator, from), text.size());
-    pieces.push_back(text.substr(from, end - from));
-    from = end + 1;
+std::string describe(Obstacle obstacle, std::string_view algorithm, const SelectorInput& input) {
+  switch (obstacle) {
+    case Obstacle::none:
+      return {};
+    case Obstacle::unknown:
+      return fmt::format("{} does not exist on CPUs", algorithm);
+    case Obstacle::forbidden:
+      return fmt::format("{} is not allowed for {}", algorithm, name(input.collective));
+    case Obstacle::protocol:
+      return fmt::format("the protocol is not on CPUs, or not allowed for {}", name(input.collective));
+    case Obstacle::collective:
+      return fmt::format("{} does not implement {} on {} ranks", algorithm, name(input.collective),
+                         input.ranks);
+    case Obstacle::size:
+      return fmt::format("{} is not for {} bytes", algorithm, input.bytes);
+    case Obstacle::severalHosts:
+      return fmt::format(
+          "{} needs several hosts, and one of them with several ranks that share memory; there are {} hosts "
+          "and {} ranks",
+          algorithm, input.hosts, input.ranks);
+    case Obstacle::oneHost:
+      return fmt::format("{} needs all ranks on one host with shared memory, and there are {} hosts",
+                         algorithm, input.hosts);
+    case Obstacle::mappedBuffers:
+      return fmt::format("{} needs buffers that all ranks can map (ncclMemAlloc, ncclCommRegister){}",
+                         algorithm,
+                         input.collective == Collective::allToAll ? ", and no rank may call in place" : "");
   }
-  return pieces;
-}
-
-std::string knownNames() {
-  std::string names;
-  for (const Algorithm& algorithm : algorithms())
-    names += (names.empty() ? "" : ", ") + std::string(algorithm.name);
-  for (const std::string_view name : kNamesOfNccl) names += ", " + std::string(name);
-  return names;
-}
-
-/// Why the algorithm cannot run the call; empty when it can.
-std::string whyNot(const Algorithm& algorithm, const SelectorInput& input) {
-  if (!algorithm.implements(input.collective, input.ranks))
-    return fmt::format("{} does not implement {} on {} ranks", algorithm.name, name(input.collective),
-                       input.ranks);
-  if (input.ranks == 1) return {};
-  if (algorithm.medium == Medium::hosts) {
-    if (input.hosts > 1 && input.hosts < input.ranks) return {};
-    return fmt::format(
-        "{} needs several hosts, and one of them with several ranks that share memory; there are "
-        "{} hosts and {} ranks",
-        algorithm.name, input.hosts, input.ranks);
-  }
-  if (algorithm.medium != Medium::messages && !input.allMapped)
-    return fmt::format("{} needs all ranks on one host with shared memory, and there are {} hosts",
-                       algorithm.name, input.hosts);
-  if (algorithm.medium == Medium::userBuffers && !input.zeroCopyUsable)
-    return fmt::format("{} needs buffers that all ranks can map (ncclMemAlloc, ncclCommRegister){}",
-                       algorithm.name,
-                       input.collective == Collective::allToAll ? ", and no rank may call in place" : "");
   return {};
 }
 
+/// The most channels that the algorithm may have: each rail of a channel is a connection.
+int32_t mostChannels(const Candidate& candidate, const SelectorInput& input) {
+  const int32_t rails = candidate.medium == Medium::hosts ? std::max(1, input.rails) : 1;
+  return std::max(1, input.maxChannels / rails);
+}
+
+bool sharesMemory(const SelectorInput& input) { return input.allMapped || input.ranks == 1; }
+
 }  // namespace
 
-Result<AlgorithmFilter::List> AlgorithmFilter::parseList(std::string_view text) {
-  List list;
-  std::string names = lowerTrimmed(text);
-  if (!names.empty() && names[0] == '^') {
-    list.inverted = true;
-    names.erase(0, 1);
-  }
-  for (const std::string_view piece : split(names, ',')) {
-    const std::string word = lowerTrimmed(piece);
-    if (word.empty()) return invalidUsage("an algorithm's name is missing in \"{}\"", text);
-    if (findAlgorithm(word) == nullptr && std::ranges::find(kNamesOfNccl, word) == kNamesOfNccl.end())
-      return invalidUsage("\"{}\" is no algorithm; known are {}", word, knownNames());
-    list.names.insert(word);
-  }
-  return list;
+Obstacle obstacleOf(const Candidate& candidate, const SelectorInput& input) {
+  if (!candidate.implements(input.collective, input.ranks)) return Obstacle::collective;
+  if (input.bytes < candidate.minBytes || input.bytes > candidate.maxBytes) return Obstacle::size;
+  if (input.ranks == 1) return Obstacle::none;
+  if (candidate.medium == Medium::hosts)
+    return input.hosts > 1 && input.hosts < input.ranks ? Obstacle::none : Obstacle::severalHosts;
+  if (candidate.medium != Medium::messages && !input.allMapped) return Obstacle::oneHost;
+  if (candidate.medium == Medium::userBuffers && !input.zeroCopyUsable) return Obstacle::mappedBuffers;
+  return Obstacle::none;
 }
 
-Result<AlgorithmFilter> AlgorithmFilter::parse(std::string_view text) {
-  AlgorithmFilter filter;
-  filter.text_ = text;
-  for (const std::string_view piece : split(text, ';')) {
-    if (lowerTrimmed(piece).empty()) continue;
-    const size_t colon = piece.find(':');
-    auto list = parseList(colon == std::string_view::npos ? piece : piece.substr(colon + 1));
-    if (!list.isOk()) return list.status().withContext("NCCL_ALGO={}", text);
-    if (colon == std::string_view::npos) {
-      if (filter.hasGeneral_)
-        return invalidUsage("NCCL_ALGO={}: two lists without a function; write function:list", text);
-      filter.hasGeneral_ = true;
-      filter.general_ = std::move(list).value();
-      continue;
-    }
-    const std::string function = lowerTrimmed(piece.substr(0, colon));
-    const auto known = std::ranges::find(kFunctions, std::string_view(function),
-                                         &std::pair<std::string_view, Collective>::first);
-    if (known == kFunctions.end())
-      return invalidUsage(
-          "NCCL_ALGO={}: \"{}\" is no function; known are broadcast, reduce, allgather, reducescatter, "
-          "allreduce, alltoall, gather, scatter",
-          text, function);
-    filter.own_[known->second] = std::move(list).value();
+double predictedSeconds(const Candidate& candidate, const SelectorInput& input, const MachineCosts& costs,
+                        int32_t channels, int32_t* blocks) {
+  const CostParameters& main = sharesMemory(input) ? costs.shared : costs.network;
+  CostQuery query{.algorithm = candidate.name,
+                  .collective = input.collective,
+                  .ranks = input.ranks,
+                  .bytes = input.bytes,
+                  .hosts = input.hosts,
+                  .channels = channels};
+  if (candidate.price) return candidate.price(query, main);
+  if (pipelinesBlocks(candidate.name, input.collective)) query.blocks = bestBlocks(query, main);
+  if (blocks != nullptr) *blocks = query.blocks;
+  if (sharesMemory(input) || input.hosts == input.ranks) return predictSeconds(query, main);
+  const int32_t rails = candidate.medium == Medium::hosts ? std::max(1, input.rails) : 1;
+  TwoLevelCosts both{costs.shared, forChannels(costs.network, channels), 0};
+  both.between.beta = forChannels(costs.network, channels * rails).beta;
+  return predictSeconds(query, both);
+}
+
+std::vector<int32_t> channelCounts(const Candidate& candidate, const SelectorInput& input) {
+  const int32_t most = mostChannels(candidate, input);
+  std::vector<int32_t> counts;
+  for (int32_t count = 1; count < most; count *= 2) counts.push_back(count);
+  counts.push_back(most);
+  return counts;
+}
+
+/// How a candidate would run a call.
+struct Selector::Offer {
+  double seconds = std::numeric_limits<double>::infinity();
+  int32_t channels = 1;
+  int32_t blocks = 0;
+};
+
+Selector::Selector(std::shared_ptr<const CandidateSet> candidates, SelectorSettings settings,
+                   AlgorithmFilter algorithms, ProtocolFilter protocols)
+    : candidates_(std::move(candidates)),
+      settings_(std::move(settings)),
+      algorithms_(std::move(algorithms)),
+      protocols_(std::move(protocols)) {
+  for (const Candidate& candidate : *candidates_) {
+    uint32_t& bits = allowed_.emplace_back(0);
+    for (size_t i = 0; i < protocol_.size(); ++i)
+      if (algorithms_.allows(static_cast<Collective>(i), candidate.name)) bits |= uint32_t{1} << i;
   }
-  return filter;
+  for (size_t i = 0; i < protocol_.size(); ++i)
+    for (const Protocol protocol : protocolsHere())
+      if (!protocol_[i] && protocols_.allows(static_cast<Collective>(i), name(protocol)))
+        protocol_[i] = protocol;
 }
 
-bool AlgorithmFilter::allows(Collective collective, std::string_view algorithm) const {
-  const auto own = own_.find(collective);
-  if (own == own_.end() && (!hasGeneral_ || needsOwnList(collective))) return true;
-  const List& list = own == own_.end() ? general_ : own->second;
-  return list.names.contains(std::string(algorithm)) != list.inverted;
+Result<Selector> Selector::create(std::shared_ptr<const CandidateSet> candidates, SelectorSettings settings) {
+  TUTTI_ASSIGN(AlgorithmFilter algorithms,
+               AlgorithmFilter::parse(settings.algo, candidates->namesOfOthers(), settings.algoName));
+  TUTTI_ASSIGN(ProtocolFilter protocols, ProtocolFilter::parse(settings.proto, settings.protoName));
+  Selector made(std::move(candidates), std::move(settings), std::move(algorithms), std::move(protocols));
+  TUTTI_TRY(made.resolveEntries());
+  return made;
 }
 
-Result<Choice> choose(const SelectorInput& input, const AlgorithmFilter& filter) {
-  const CostParameters costs =
-      input.allMapped || input.ranks == 1 ? sharedMemoryCosts() : tcpCosts(input.linkBandwidth);
-  Choice best;
+Status Selector::resolveEntries() {
+  if (settings_.tuning == nullptr) return Status::ok();
+  for (const TuningEntry& entry : settings_.tuning->entries()) {
+    const Candidate* candidate = candidates_->find(entry.algorithm);
+    if (candidate == nullptr && !isNameOfNccl(entry.algorithm))
+      return invalidUsage("{}:{}: \"{}\" is no algorithm; tutti-info lists them", settings_.tuning->path(),
+                          entry.line, entry.algorithm);
+    const size_t index = candidate == nullptr ? 0 : static_cast<size_t>(candidate - &*candidates_->begin());
+    entries_[static_cast<size_t>(entry.collective)].push_back({&entry, candidate, index});
+  }
+  return Status::ok();
+}
+
+MachineCosts Selector::costs(const SelectorInput& input) const {
+  MachineCosts costs{sharedMemoryCosts(), tcpCosts(input.linkBandwidth)};
+  if (settings_.tuning != nullptr) {
+    costs.shared = settings_.tuning->apply(costs.shared, CostMedium::shared);
+    costs.network = settings_.tuning->apply(costs.network, CostMedium::network);
+  }
+  if (input.sliceBytes > 0) costs.shared.sliceBytes = costs.network.sliceBytes = input.sliceBytes;
+  return costs;
+}
+
+/// On `channels` channels, or, when that is 0, on as many as are fastest. More channels must bring something:
+/// they cost memory.
+Selector::Offer Selector::bestOffer(const Candidate& candidate, const SelectorInput& input,
+                                    const MachineCosts& costs, int32_t channels) const {
+  constexpr double kWorthwhile = 0.98;
+  const int32_t most = mostChannels(candidate, input);
+  Offer best;
+  if (channels > 0 || sharesMemory(input)) {
+    best.channels = std::clamp(channels, 1, most);
+    best.seconds = predictedSeconds(candidate, input, costs, best.channels, &best.blocks);
+    return best;
+  }
+  for (int32_t count = 1;; count = std::min(2 * count, most)) {
+    Offer offer{.channels = count};
+    offer.seconds = predictedSeconds(candidate, input, costs, count, &offer.blocks);
+    if (count == 1 || offer.seconds < kWorthwhile * best.seconds) best = offer;
+    if (count == most) return best;
+  }
+}
+
+Status Selector::nothingLeft(const SelectorInput& input) const {
+  if (!protocol_[static_cast<size_t>(input.collective)])
+    return invalidUsage("{} leaves no protocol for {}: there is only simple on CPUs", protocols_.describe(),
+                        name(input.collective));
   std::string reasons;
-  for (const Algorithm& algorithm : algorithms()) {
-    if (!filter.allows(input.collective, algorithm.name)) continue;
-    if (const std::string reason = whyNot(algorithm, input); !reason.empty()) {
-      reasons += "; " + reason;
+  for (size_t i = 0; i < candidates_->size(); ++i) {
+    const Candidate& candidate = (*candidates_)[i];
+    if (allows(i, input.collective))
+      reasons += "; " + describe(tutti::obstacleOf(candidate, input), candidate.name, input);
+  }
+  return invalidUsage("{} leaves no algorithm for {} on {} ranks{}", algorithms_.describe(),
+                      name(input.collective), input.ranks,
+                      reasons.empty() ? "; none of those named exists here" : reasons);
+}
+
+void Selector::chooseByPrice(const SelectorInput& input, const MachineCosts& costs, Choice* best) const {
+  int possible = 0;
+  for (size_t i = 0; i < candidates_->size(); ++i) {
+    const Candidate& candidate = (*candidates_)[i];
+    if (!allows(i, input.collective) || tutti::obstacleOf(candidate, input) != Obstacle::none) continue;
+    ++possible;
+    const Offer offer = bestOffer(candidate, input, costs, settings_.channels);
+    const bool isFirst = best->algorithm == nullptr;
+    const bool samePlace = isFirst || candidate.preferred == best->algorithm->preferred;
+    if (isFirst || (samePlace ? offer.seconds < best->predictedSeconds : candidate.preferred)) {
+      best->runnerUp = best->algorithm;
+      best->runnerUpSeconds = best->predictedSeconds;
+      best->algorithm = &candidate;
+      best->predictedSeconds = offer.seconds;
+      best->channels = offer.channels;
+      best->blocks = offer.blocks;
+    } else if (best->runnerUp == nullptr || offer.seconds < best->runnerUpSeconds) {
+      best->runnerUp = &candidate;
+      best->runnerUpSeconds = offer.seconds;
+    }
+  }
+  if (best->algorithm == nullptr) return;
+  best->reason = best->algorithm->preferred ? Choice::Reason::algorithmFile : Choice::Reason::prediction;
+  if (possible == 1 && !algorithms_.empty()) best->reason = Choice::Reason::demand;
+}
+
+Obstacle Selector::obstacleOf(const Entry& entry, const SelectorInput& input) const {
+  if (entry.candidate == nullptr) return Obstacle::unknown;
+  if (!allows(entry.index, input.collective)) return Obstacle::forbidden;
+  const auto& allowed = protocol_[static_cast<size_t>(input.collective)];
+  if (entry.entry->protocol && entry.entry->protocol != allowed) return Obstacle::protocol;
+  return tutti::obstacleOf(*entry.candidate, input);
+}
+
+bool Selector::chooseByFile(const SelectorInput& input, const MachineCosts& costs, Choice* best) const {
+  for (const Entry& one : entries_[static_cast<size_t>(input.collective)]) {
+    const TuningEntry& entry = *one.entry;
+    if (!entry.matches(input.collective, input.bytes, input.ranks, input.hosts, input.zeroCopyUsable))
+      continue;
+    if (const Obstacle obstacle = obstacleOf(one, input); obstacle != Obstacle::none) {
+      if (best->skippedLine != 0) continue;
+      best->skippedLine = entry.line;
+      best->skippedFor = obstacle;
       continue;
     }
-    const double seconds =
-        predictSeconds({algorithm.name, input.collective, input.ranks, input.bytes, input.hosts}, costs);
-    if (best.algorithm != nullptr && seconds >= best.predictedSeconds) continue;
-    best.algorithm = &algorithm;
-    best.predictedSeconds = seconds;
+    const int32_t channels = settings_.channels > 0 ? settings_.channels : entry.channels.value_or(0);
+    const Offer offer = bestOffer(*one.candidate, input, costs, channels);
+    if (one.candidate != best->algorithm) {
+      best->runnerUp = best->algorithm;
+      best->runnerUpSeconds = best->predictedSeconds;
+    }
+    best->algorithm = one.candidate;
+    best->channels = offer.channels;
+    best->blocks = offer.blocks;
+    best->predictedSeconds = offer.seconds;
+    best->reason = Choice::Reason::tuningFile;
+    best->line = entry.line;
+    return true;
   }
-  if (best.algorithm == nullptr)
-    return invalidUsage("NCCL_ALGO={} leaves no algorithm for {} on {} ranks{}", filter.text(),
-                        name(input.collective), input.ranks,
-                        reasons.empty() ? "; none of those named exists here" : reasons);
-  if (!input.allMapped) {
-    const int32_t rails = best.algorithm->medium == Medium::hosts ? std::max(1, input.rails) : 1;
-    const auto most = static_cast<size_t>(std::max(1, input.maxChannels / rails));
-    best.channels = static_cast<int32_t>(
-        std::clamp<size_t>(input.bytes / kBytesPerChannel / static_cast<size_t>(rails), 1, most));
-  }
+  return false;
+}
+
+Result<Choice> Selector::choose(const SelectorInput& input) const {
+  const std::optional<Protocol> protocol = protocol_[static_cast<size_t>(input.collective)];
+  if (!protocol) return nothingLeft(input);
+  const MachineCosts costs = this->costs(input);
+  Choice best;
+  best.protocol = *protocol;
+  chooseByPrice(input, costs, &best);
+  if (best.algorithm == nullptr) return nothingLeft(input);
+  chooseByFile(input, costs, &best);
   return best;
 }
 
+std::string Selector::reasonText(const Choice& choice) const {
+  switch (choice.reason) {
+    case Choice::Reason::demand:
+      return algorithms_.describe();
+    case Choice::Reason::tuningFile:
+      return fmt::format("{}:{}", settings_.tuning->path(), choice.line);
+    case Choice::Reason::algorithmFile:
+      return "algorithm from a file";
+    default:
+      return "prediction";
+  }
+}
+
+std::string Selector::skippedText(const Choice& choice, const SelectorInput& input) const {
+  if (choice.skippedLine == 0) return {};
+  for (const Entry& one : entries_[static_cast<size_t>(input.collective)])
+    if (one.entry->line == choice.skippedLine)
+      return fmt::format("{}:{} is not followed: {}", settings_.tuning->path(), choice.skippedLine,
+                         describe(choice.skippedFor, one.entry->algorithm, input));
+  return {};
+}
+
 Result<Choice> choose(const SelectorInput& input, std::string_view ncclAlgo) {
-  TUTTI_ASSIGN(const AlgorithmFilter filter, AlgorithmFilter::parse(ncclAlgo));
-  return choose(input, filter);
+  // Choices point into it.
+  static const auto& kShipped =
+      *new std::shared_ptr<const CandidateSet>(std::make_shared<const CandidateSet>(CandidateSet::shipped()));
+  SelectorSettings settings;
+  settings.algo = ncclAlgo;
+  TUTTI_ASSIGN(const Selector selector, Selector::create(kShipped, std::move(settings)));
+  return selector.choose(input);
 }
 
 }  // namespace tutti

@@ -1,43 +1,22 @@
-// Which algorithm runs a call.
+// Which algorithm runs a call, by which protocol, on how many channels.
 #pragma once
 
-#include <map>
-#include <set>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "algorithms/algorithm_filter.h"
+#include "algorithms/candidates.h"
 #include "algorithms/cost_model.h"
-#include "algorithms/registry.h"
+#include "algorithms/tuning_file.h"
 #include "base/status.h"
 
 namespace tutti {
-
-/// NCCL_ALGO, parsed: which algorithms may be used for which collective. The form is
-/// `[list][;function:list...]`, where a list is comma-separated names, with ^ in front to mean all others;
-/// function is one of broadcast, reduce, allgather, reducescatter, allreduce, and (ours) alltoall, gather,
-/// scatter, for which the general list does not count. Names are NCCL's and our own, in any case. A
-/// function's own list replaces the general one. Empty: everything is allowed.
-class AlgorithmFilter {
- public:
-  /// Errors (invalidUsage) name the token that is unknown and what is known.
-  static Result<AlgorithmFilter> parse(std::string_view text);
-
-  bool allows(Collective collective, std::string_view algorithm) const;
-  const std::string& text() const { return text_; }
-
- private:
-  struct List {
-    bool inverted = false;
-    std::set<std::string> names;
-  };
-  static Result<List> parseList(std::string_view text);
-
-  std::string text_;
-  bool hasGeneral_ = false;
-  List general_;
-  std::map<Collective, List> own_;
-};
 
 /// What the choice depends on. All of it must be the same on all ranks.
 struct SelectorInput {
@@ -50,22 +29,127 @@ struct SelectorInput {
   bool zeroCopyUsable = false;  // all ranks' user buffers of this call can be used directly
   int32_t maxChannels = 1;
   double linkBandwidth = 0;  // bytes/s between hosts; 0: not known
+  size_t sliceBytes = 0;     // most that one message carries; 0: not known
+};
+
+/// What the machine costs: a job on one host pays the one, a job with one rank on each host the other, and
+/// any other job both.
+struct MachineCosts {
+  CostParameters shared;
+  CostParameters network;
+};
+
+/// What keeps an algorithm from running a call.
+enum class Obstacle : uint8_t {
+  none,
+  unknown,        // there is no algorithm of that name here
+  forbidden,      // the user does not allow it
+  protocol,       // not on this machine, or not allowed
+  collective,     // not with this number of ranks
+  size,           // outside the sizes that it is for
+  severalHosts,   // not several hosts, or none with several ranks
+  oneHost,        // not all ranks share memory
+  mappedBuffers,  // not all ranks can map all buffers
 };
 
 struct Choice {
-  const Algorithm* algorithm = nullptr;
+  /// Why it was chosen.
+  enum class Reason : uint8_t {
+    prediction,     // the least predicted time
+    demand,         // the user's settings leave only this algorithm
+    tuningFile,     // an entry of the tuning file: `line`
+    algorithmFile,  // an algorithm from a file, whose size range fits
+  };
+  const Candidate* algorithm = nullptr;
+  Protocol protocol = Protocol::simple;
   int32_t channels = 1;
+  int32_t blocks = 0;  // ScheduleRequest::blocks
   double predictedSeconds = 0;
+  Reason reason = Reason::prediction;
+  int32_t line = 0;
+  /// The best of the other algorithms, by prediction; null where there is none.
+  const Candidate* runnerUp = nullptr;
+  double runnerUpSeconds = 0;
+  /// The first entry of the tuning file that fits the call but cannot run it; 0: there is none.
+  int32_t skippedLine = 0;
+  Obstacle skippedFor = Obstacle::none;
 };
 
-/// The allowed algorithm with the least predicted time. Where the user's NCCL_ALGO leaves none that can run
-/// this call, the error (invalidUsage) says so and why: there is no silent fallback.
-Result<Choice> choose(const SelectorInput& input, const AlgorithmFilter& filter);
-/// The same with NCCL_ALGO as it stands in the environment.
-Result<Choice> choose(const SelectorInput& input, std::string_view ncclAlgo);
+/// What the user says about the choice.
+struct SelectorSettings {
+  std::string algo;      // as NCCL_ALGO
+  std::string proto;     // as NCCL_PROTO
+  int32_t channels = 0;  // 0: as predicted
+  /// What errors call the two.
+  std::string_view algoName = "NCCL_ALGO=";
+  std::string_view protoName = "NCCL_PROTO=";
+  std::shared_ptr<const TuningFile> tuning;  // may be null
+};
 
-/// Channels for a call of `bytes`: one inside a host, else one for each kBytesPerChannel up to the most.
-/// Where a channel has several rails, each of them counts: what keeps a link busy are connections.
-constexpr size_t kBytesPerChannel = 512 * 1024;
+/// Chooses for one communicator. Immutable, so usable by several threads at once. Choosing costs some
+/// microseconds and allocates nothing, unless it fails.
+class Selector {
+ public:
+  /// An error (invalidUsage) names what is wrong in the settings, or the line of the tuning file that names
+  /// an algorithm that nobody knows.
+  static Result<Selector> create(std::shared_ptr<const CandidateSet> candidates, SelectorSettings settings);
+
+  /// What the tuning file says of the call, where it can be; else the allowed algorithm with the least
+  /// predicted time. Where the user's settings leave none that can run this call, the error (invalidUsage)
+  /// says so and why: there is no silent fallback.
+  Result<Choice> choose(const SelectorInput& input) const;
+  /// True when the user limits the choice, so that it may fail.
+  bool isLimited() const { return !algorithms_.empty() || !protocols_.empty(); }
+  /// Parameters of the cost model, measured where the tuning file has them.
+  MachineCosts costs(const SelectorInput& input) const;
+  const std::shared_ptr<const CandidateSet>& candidates() const { return candidates_; }
+  const SelectorSettings& settings() const { return settings_; }
+
+  /// "prediction", "NCCL_ALGO=ring", "tuning.csv:12".
+  std::string reasonText(const Choice& choice) const;
+  /// Why the entry `choice.skippedLine` was not followed: "tuning.csv:3: direct needs ...".
+  std::string skippedText(const Choice& choice, const SelectorInput& input) const;
+
+ private:
+  struct Offer;
+  struct Entry {
+    const TuningEntry* entry;
+    const Candidate* candidate;  // null: none of that name here
+    size_t index;                // of the candidate
+  };
+  Selector(std::shared_ptr<const CandidateSet> candidates, SelectorSettings settings,
+           AlgorithmFilter algorithms, ProtocolFilter protocols);
+  Status resolveEntries();
+  bool allows(size_t candidate, Collective collective) const {
+    return (allowed_[candidate] >> static_cast<int>(collective) & 1) != 0;
+  }
+  Obstacle obstacleOf(const Entry& entry, const SelectorInput& input) const;
+  Offer bestOffer(const Candidate& candidate, const SelectorInput& input, const MachineCosts& costs,
+                  int32_t channels) const;
+  void chooseByPrice(const SelectorInput& input, const MachineCosts& costs, Choice* best) const;
+  bool chooseByFile(const SelectorInput& input, const MachineCosts& costs, Choice* best) const;
+  Status nothingLeft(const SelectorInput& input) const;
+
+  std::shared_ptr<const CandidateSet> candidates_;
+  SelectorSettings settings_;
+  AlgorithmFilter algorithms_;
+  ProtocolFilter protocols_;
+  std::vector<uint32_t> allowed_;                    // by candidate, a bit for each collective
+  std::array<std::optional<Protocol>, 9> protocol_;  // by collective; none: the settings leave none
+  std::array<std::vector<Entry>, 9> entries_;        // by collective, in the file's order
+};
+
+/// What keeps the algorithm from running the call, whatever the user says.
+Obstacle obstacleOf(const Candidate& candidate, const SelectorInput& input);
+/// Seconds that a candidate would take on that many channels; in `blocks`, ScheduleRequest::blocks for this.
+/// Infinity where there is no closed form.
+double predictedSeconds(const Candidate& candidate, const SelectorInput& input, const MachineCosts& costs,
+                        int32_t channels, int32_t* blocks = nullptr);
+/// The numbers of channels that a candidate may have, ascending: 1, 2, 4, ... and the most.
+std::vector<int32_t> channelCounts(const Candidate& candidate, const SelectorInput& input);
+
+/// Among the shipped algorithms, with NCCL_ALGO as it stands in the environment. For tools and tests: it
+/// makes a selector.
+Result<Choice> choose(const SelectorInput& input, std::string_view ncclAlgo);
 
 }  // namespace tutti

@@ -2,6 +2,7 @@
 #include "tutti/tutti.h"
 
 #include "api/entry.h"
+#include "core/choice_calls.h"
 #include "core/memory.h"
 #include "core/variable_calls.h"
 
@@ -88,6 +89,20 @@ ncclResult_t tuttiScatterv(const void* sendbuff, void* recvbuff, const size_t* s
                          .comm = comm,
                          .stream = stream});
   });
+}
+
+ncclResult_t tuttiCommSetAlgo(ncclComm_t comm, const char* algo, const char* proto, int channels) {
+  return entry("tuttiCommSetAlgo", [&] { return setAlgo(comm, algo, proto, channels); });
+}
+
+ncclResult_t tuttiCommQueryPlan(ncclComm_t comm, const char* function, size_t count, ncclDataType_t datatype,
+                                int mapped, tuttiPlan_t* plan) {
+  return entry("tuttiCommQueryPlan",
+               [&] { return queryPlan(comm, function, count, datatype, mapped, plan); });
+}
+
+ncclResult_t tuttiCommLastPlan(ncclComm_t comm, tuttiPlan_t* plan) {
+  return entry("tuttiCommLastPlan", [&] { return lastPlan(comm, plan); });
 }
 
 }  // extern "C"

@@ -271,6 +271,10 @@ class Params : public ParamRegistry {
       *this, "NCCL_ALGO", "",
       "Algorithms that may be used: [list][;function:list...], ^ in front of a list inverts it."};
   StringParam proto{*this, "NCCL_PROTO", "", "Protocols that may be used; same form as NCCL_ALGO."};
+  StringParam tuningFile{
+      *this, "TUTTI_TUNING_FILE", "",
+      "File with measured cost parameters and fixed choices (tutti-tune writes it). Its content must "
+      "be the same for all ranks."};
   BoolParam shmDisable{*this, "NCCL_SHM_DISABLE", false, "1: no shared memory between processes."};
   BoolParam p2pDisable{*this, "NCCL_P2P_DISABLE", false,
                        "1: no direct access to peers' buffers (also inside a process)."};

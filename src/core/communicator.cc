@@ -93,6 +93,8 @@ Status Communicator::connectTo(Deadline deadline) {
   request.nranks = setup_.ranks;
   request.kin = std::move(setup_.kin);
   request.settings = agreedSettings();
+  const TuningSource tuning = TuningSource::read(params().tuningFile());
+  request.settings["TUTTI_TUNING_FILE"] = tuning.digest();
   request.settings["config.minCTAs"] = std::to_string(setup_.minChannels);
   request.settings["config.maxCTAs"] = std::to_string(setup_.maxChannels);
   request.faults = faults_;
@@ -124,7 +126,7 @@ Status Communicator::connectTo(Deadline deadline) {
     endpoint_ = std::move(endpoint);
   }
   operators_ = std::make_unique<ReductionOps>(setup_.ranks);
-  TUTTI_ASSIGN(planner_, Planner::create(*endpoint_, plan));
+  TUTTI_ASSIGN(planner_, Planner::create(*endpoint_, plan, tuning));
   ExecutorOptions executorOptions;
   executorOptions.wait = WaitPolicy::forRanks(*endpoint_);
   if (const std::string target = params().simdTarget(); !target.empty()) {

@@ -162,6 +162,7 @@ Launch makeLaunch(const Communicator& communicator, const Operation& operation, 
 
 Status OperationRun::launch(bool zeroCopy) {
   TUTTI_ASSIGN(const Plan plan, communicator_->planner().plan(operation_, zeroCopy));
+  communicator_->planner().noteUsed(plan);
   launches_.resize(static_cast<size_t>(plan.channels));
   for (int channel = 0; channel < plan.channels; ++channel) {
     Launch& launch = launches_[static_cast<size_t>(channel)];

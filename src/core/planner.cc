@@ -4,7 +4,6 @@
 #include <set>
 
 #include "algorithms/hierarchical.h"
-#include "algorithms/registry.h"
 #include "algorithms/segment_table.h"
 #include "algorithms/send_recv.h"
 #include "base/datatype.h"
@@ -61,19 +60,45 @@ std::vector<PeerBuffer> peerBuffersOf(const Schedule& schedule) {
   return {found.begin(), found.end()};
 }
 
-Result<std::unique_ptr<Planner>> Planner::create(const Endpoint& endpoint, const JobPlan& job) {
-  TUTTI_ASSIGN(AlgorithmFilter filter, AlgorithmFilter::parse(params().algo()).withContext("NCCL_ALGO"));
-  return std::unique_ptr<Planner>(new Planner(endpoint, job, std::move(filter)));
+Result<std::unique_ptr<Planner>> Planner::create(const Endpoint& endpoint, const JobPlan& job,
+                                                 const TuningSource& tuning, CandidateSet candidates) {
+  SelectorSettings settings;
+  settings.algo = params().algo();
+  settings.proto = params().proto();
+  TUTTI_ASSIGN(settings.tuning, tuning.load().withContext("TUTTI_TUNING_FILE"));
+  TUTTI_ASSIGN(
+      Selector selector,
+      Selector::create(std::make_shared<const CandidateSet>(std::move(candidates)), std::move(settings)));
+  return std::unique_ptr<Planner>(new Planner(endpoint, job, std::move(selector)));
 }
 
-Planner::Planner(const Endpoint& endpoint, const JobPlan& job, AlgorithmFilter filter)
+Planner::Planner(const Endpoint& endpoint, const JobPlan& job, Selector selector)
     : endpoint_(endpoint),
       layout_(job.ring),
       hosts_(inOrder(endpoint.hosts(), layout_)),
       linkBandwidth_(job.linkBandwidth),
-      filter_(std::move(filter)) {}
+      selector_(std::move(selector)) {}
 
-Result<Choice> Planner::chooseFor(const Operation& operation, bool zeroCopy) const {
+Status Planner::pin(const std::string& algo, const std::string& proto, int channels) {
+  const int most = endpoint_.options().channels;
+  if (channels < 0 || channels > most)
+    return invalidArgument(
+        "{} channels, but this communicator has {} (NCCL_MIN_NCHANNELS and NCCL_MAX_NCHANNELS decide); 0 is "
+        "automatic",
+        channels, most);
+  SelectorSettings settings;
+  settings.tuning = selector_.settings().tuning;
+  settings.algo = algo.empty() ? params().algo() : algo;
+  if (!algo.empty()) settings.algoName = "algo ";
+  settings.proto = proto.empty() ? params().proto() : proto;
+  if (!proto.empty()) settings.protoName = "proto ";
+  settings.channels = channels;
+  TUTTI_ASSIGN(selector_, Selector::create(selector_.candidates(), std::move(settings)));
+  plans_.clear();  // schedules stay: they do not depend on why they are chosen
+  return Status::ok();
+}
+
+SelectorInput Planner::inputFor(const Operation& operation, bool zeroCopy) const {
   SelectorInput input;
   input.collective = operation.collective;
   input.ranks = endpoint_.ranks();
@@ -84,25 +109,32 @@ Result<Choice> Planner::chooseFor(const Operation& operation, bool zeroCopy) con
   input.linkBandwidth = linkBandwidth_;
   input.zeroCopyUsable = zeroCopy;
   input.maxChannels = endpoint_.options().channels;
-  return choose(input, filter_);
+  input.sliceBytes = endpoint_.options().slotBytes;
+  return input;
+}
+
+Result<Choice> Planner::choiceFor(const Operation& operation, bool zeroCopy) const {
+  return selector_.choose(inputFor(operation, zeroCopy));
 }
 
 Status Planner::check(const Operation& operation) const {
-  if (filter_.text().empty() || endpoint_.ranks() == 1) return Status::ok();
-  if (chooseFor(operation, true).isOk()) return Status::ok();
-  return chooseFor(operation, false).status();
+  if (!selector_.isLimited() || endpoint_.ranks() == 1) return Status::ok();
+  if (choiceFor(operation, true).isOk()) return Status::ok();
+  return choiceFor(operation, false).status();
 }
 
 Result<double> Planner::predictSeconds(const Operation& operation) const {
   if (endpoint_.ranks() == 1) return 0.0;
   if (operation.kind == Operation::Kind::collective) {
-    TUTTI_ASSIGN(const Choice choice, chooseFor(operation, allMapped()));
+    TUTTI_ASSIGN(const Choice choice, choiceFor(operation, allMapped()));
     return choice.predictedSeconds;
   }
-  const CostParameters costs =
-      endpoint_.mapped(operation.root) ? sharedMemoryCosts() : tcpCosts(linkBandwidth_);
+  const MachineCosts machine = selector_.costs(inputFor(operation, false));
+  const CostParameters& costs = endpoint_.mapped(operation.root) ? machine.shared : machine.network;
   return costs.alpha + costs.beta * static_cast<double>(operation.count * sizeOf(operation.type));
 }
+
+void Planner::noteUsed(const Plan& plan) { lastUsed_ = plan.choice; }
 
 Result<bool> Planner::wantsZeroCopy(const Operation& operation) {
   if (endpoint_.localRanks().size() == 1) return false;
@@ -118,28 +150,50 @@ Result<Plan> Planner::plan(const Operation& operation, bool zeroCopy) {
   if (const auto found = plans_.find(key); found != plans_.end()) return found->second;
   if (plans_.size() >= kMostPlans) plans_.clear();  // a program that never calls twice alike
   TUTTI_ASSIGN(Plan made, makePlan(operation, zeroCopy));
+  logChoice(operation, zeroCopy, made);
   return plans_.emplace(key, std::move(made)).first->second;
 }
 
 Result<Plan> Planner::makePlan(const Operation& operation, bool zeroCopy) {
-  TUTTI_ASSIGN(const Choice choice, chooseFor(operation, zeroCopy));
   Plan plan;
-  TUTTI_ASSIGN(plan.schedule, schedule(*choice.algorithm, operation.collective, operation.root, zeroCopy));
+  TUTTI_ASSIGN(plan.choice, choiceFor(operation, zeroCopy));
+  TUTTI_ASSIGN(plan.schedule, schedule(plan.choice, operation.collective, operation.root, zeroCopy));
   plan.sliceBytes = sliceBytesFor(*plan.schedule);
-  plan.channels = choice.channels;
+  plan.channels = plan.choice.channels;
   plan.peerBuffers = peerBuffersOf(*plan.schedule);
-  logInfo(Subsystem::tuning, "{}: {} bytes{}: algorithm {}, {} channel(s), predicted {:.2f} us",
-          name(operation.collective), vectorBytes(operation, endpoint_.ranks()),
-          zeroCopy ? " in mapped buffers" : "", choice.algorithm->name, choice.channels,
-          choice.predictedSeconds * 1e6);
   return plan;
 }
 
-Result<std::shared_ptr<const Schedule>> Planner::schedule(const Algorithm& algorithm, Collective collective,
+/// A call is planned for mapped buffers and, when that needs none, or there are none, for others: where both
+/// are the same, one line says so.
+void Planner::logChoice(const Operation& operation, bool zeroCopy, const Plan& plan) const {
+  if (!logEnabled(LogLevel::info, Subsystem::tuning)) return;
+  const Choice& choice = plan.choice;
+  const SelectorInput input = inputFor(operation, zeroCopy);
+  if (const auto other = plans_.find(PlanKey(operation.collective, operation.root, input.bytes, !zeroCopy));
+      other != plans_.end() && other->second.schedule == plan.schedule &&
+      other->second.channels == plan.channels && other->second.choice.skippedLine == choice.skippedLine)
+    return;
+  if (choice.skippedLine != 0)
+    logInfo(Subsystem::tuning, "{}: {} bytes: {}", name(operation.collective), input.bytes,
+            selector_.skippedText(choice, input));
+  std::string next;
+  if (choice.runnerUp != nullptr)
+    next = fmt::format("; next {}, {:.2f} us", choice.runnerUp->name, choice.runnerUpSeconds * 1e6);
+  logInfo(Subsystem::tuning,
+          "{}: {} bytes{}: algorithm {}, protocol {}, {} channel(s), predicted {:.2f} us ({}{})",
+          name(operation.collective), input.bytes,
+          plan.schedule->needsMappedUserBuffers() ? " in mapped buffers" : "", choice.algorithm->name,
+          name(choice.protocol), choice.channels, choice.predictedSeconds * 1e6, selector_.reasonText(choice),
+          next);
+}
+
+Result<std::shared_ptr<const Schedule>> Planner::schedule(const Choice& choice, Collective collective,
                                                           int root, bool zeroCopy) {
+  const Candidate& algorithm = *choice.algorithm;
   // Only here do the two differ: other algorithms either need peers' user buffers or have no use for them.
   const bool mapped = zeroCopy && algorithm.medium == Medium::hosts;
-  auto& cached = schedules_[ScheduleKey(algorithm.name, collective, root, mapped)];
+  auto& cached = schedules_[ScheduleKey(algorithm.name, collective, root, mapped, choice.blocks)];
   if (cached == nullptr) {
     ScheduleRequest request;
     request.collective = collective;
@@ -149,7 +203,8 @@ Result<std::shared_ptr<const Schedule>> Planner::schedule(const Algorithm& algor
     request.layout = layout_;
     request.hosts = hosts_;
     request.mapped = mapped;
-    TUTTI_ASSIGN(Schedule made, generate(algorithm.name, request));
+    request.blocks = choice.blocks;
+    TUTTI_ASSIGN(Schedule made, algorithm.schedule(request));
     cached = std::make_shared<const Schedule>(std::move(made));
   }
   return cached;
@@ -166,7 +221,7 @@ Result<Plan> Planner::planMessage(const Operation& message) {
   const bool sends = message.kind != Operation::Kind::recv;
   const bool part = message.partOfCollective;
   const std::string_view key = part ? (sends ? "send part" : "recv part") : sends ? "send" : "recv";
-  auto& cached = schedules_[ScheduleKey(key, Collective::sendRecv, peer, false)];
+  auto& cached = schedules_[ScheduleKey(key, Collective::sendRecv, peer, false, 0)];
   if (cached == nullptr) {
     const int from = sends ? self : peer;
     const int to = sends ? peer : self;

@@ -33,6 +33,7 @@ std::vector<PeerBuffer> peerBuffersOf(const Schedule& schedule);
 /// What to run for one operation. The same on all ranks, but for the schedule's own rank.
 struct Plan {
   std::shared_ptr<const Schedule> schedule;
+  Choice choice;  // of a message: empty
   int channels = 1;
   size_t sliceBytes = 0;
   std::vector<PeerBuffer> peerBuffers;  // what this rank reads or writes of its peers' buffers
@@ -42,34 +43,55 @@ struct Plan {
 /// call like one before costs a look-up and allocates nothing.
 class Planner {
  public:
-  /// Ranks are visited in the job's order. An error when NCCL_ALGO cannot be understood.
-  static Result<std::unique_ptr<Planner>> create(const Endpoint& endpoint, const JobPlan& job);
+  /// Ranks are visited in the job's order. An error when NCCL_ALGO or NCCL_PROTO cannot be understood, or the
+  /// tuning file cannot be used. `candidates`: what may run calls. It and the tuning file are the same on all
+  /// ranks.
+  static Result<std::unique_ptr<Planner>> create(const Endpoint& endpoint, const JobPlan& job,
+                                                 const TuningSource& tuning = {},
+                                                 CandidateSet candidates = CandidateSet::shipped());
+
+  /// Replaces what NCCL_ALGO, NCCL_PROTO (an empty text: what they say counts again) and the cost model (0:
+  /// again) say about the choice. Nothing may be running or be enqueued meanwhile.
+  Status pin(const std::string& algo, const std::string& proto, int channels);
 
   /// True when the operation should run in place on the users' buffers, provided that the buffers of all
   /// ranks of this host can be mapped: worth a negotiation among them. The same on all of them.
   Result<bool> wantsZeroCopy(const Operation& operation);
   Result<Plan> plan(const Operation& operation, bool zeroCopy);
-  /// An error when NCCL_ALGO leaves nothing that could run the operation. Thread-safe; for the call that
-  /// enqueues it.
+  /// An error when NCCL_ALGO or NCCL_PROTO leaves nothing that could run the operation. Thread-safe; for the
+  /// call that enqueues it.
   Status check(const Operation& operation) const;
   /// What the selector's cost model expects of the operation. Thread-safe.
   Result<double> predictSeconds(const Operation& operation) const;
+  /// What would run the operation, where `zeroCopy` says whether all users' buffers can be used in place.
+  /// Thread-safe.
+  Result<Choice> choiceFor(const Operation& operation, bool zeroCopy) const;
+  /// What the choice depends on. Thread-safe.
+  SelectorInput inputFor(const Operation& operation, bool zeroCopy) const;
+  /// Why: "prediction", "NCCL_ALGO=ring", "tuning.csv:12". Thread-safe.
+  std::string reasonText(const Choice& choice) const { return selector_.reasonText(choice); }
+  /// To be called with the plan that a collective runs by.
+  void noteUsed(const Plan& plan);
+  /// What the last collective ran by; its algorithm is null when there was none. When no collective is
+  /// running.
+  const Choice& lastUsed() const { return lastUsed_; }
   /// The plan of a send, a receive or a copy.
   Result<Plan> planMessage(const Operation& message);
 
  private:
-  Planner(const Endpoint& endpoint, const JobPlan& job, AlgorithmFilter filter);
+  Planner(const Endpoint& endpoint, const JobPlan& job, Selector selector);
 
-  Result<Choice> chooseFor(const Operation& operation, bool zeroCopy) const;
+  void logChoice(const Operation& operation, bool zeroCopy, const Plan& plan) const;
   Result<Plan> makePlan(const Operation& operation, bool zeroCopy);
-  Result<std::shared_ptr<const Schedule>> schedule(const Algorithm& algorithm, Collective collective,
-                                                   int root, bool zeroCopy);
+  Result<std::shared_ptr<const Schedule>> schedule(const Choice& choice, Collective collective, int root,
+                                                   bool zeroCopy);
   size_t sliceBytesFor(const Schedule& schedule) const;
   bool allMapped() const { return endpoint_.localRanks().size() == static_cast<size_t>(endpoint_.ranks()); }
 
-  using ScheduleKey =
-      std::tuple<std::string_view, Collective, int, bool>;    // algorithm (a literal), collective, root or
-                                                              // peer, whether peers' user buffers can be used
+  using ScheduleKey = std::tuple<std::string_view, Collective, int, bool,
+                                 int>;                        // algorithm (a candidate's name or a literal),
+                                                              // collective, root or peer, whether peers' user
+                                                              // buffers can be used, blocks
   using PlanKey = std::tuple<Collective, int, size_t, bool>;  // collective, root, bytes of all, zero copy
   static constexpr size_t kMostPlans = 4096;
 
@@ -77,7 +99,8 @@ class Planner {
   const Layout layout_;                            // host by host: a ring enters and leaves each host once
   const std::vector<std::vector<int32_t>> hosts_;  // groups that share memory, in that order
   const double linkBandwidth_;
-  const AlgorithmFilter filter_;
+  Selector selector_;
+  Choice lastUsed_;
   std::map<ScheduleKey, std::shared_ptr<const Schedule>> schedules_;
   std::map<PlanKey, Plan> plans_;
 };

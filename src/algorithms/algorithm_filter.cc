@@ -1,0 +1,196 @@
+#include "algorithms/algorithm_filter.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "algorithms/registry.h"
+
+namespace tutti {
+namespace {
+
+constexpr std::array<std::string_view, 7> kNamesOfNccl = {
+    "tree", "ring", "collnetdirect", "collnetchain", "nvls", "nvlstree", "pat"};
+
+constexpr std::array<std::pair<std::string_view, Collective>, 8> kFunctions = {{
+    {"broadcast", Collective::broadcast},
+    {"reduce", Collective::reduce},
+    {"allgather", Collective::allGather},
+    {"reducescatter", Collective::reduceScatter},
+    {"allreduce", Collective::allReduce},
+    {"alltoall", Collective::allToAll},
+    {"gather", Collective::gather},
+    {"scatter", Collective::scatter},
+}};
+
+constexpr std::array<Protocol, 3> kProtocols = {Protocol::simple, Protocol::ll, Protocol::ll128};
+constexpr std::array<Protocol, 1> kProtocolsOfCpus = {Protocol::simple};
+
+/// Collectives that NCCL makes of point-to-point messages, for which it has no choice of algorithms: a list
+/// without a function ("NCCL_ALGO=Ring") is not meant for them.
+bool needsOwnList(Collective collective) {
+  return collective == Collective::allToAll || collective == Collective::gather ||
+         collective == Collective::scatter;
+}
+
+void append(std::string& list, std::string_view word) {
+  if (!list.empty()) list += ", ";
+  list += word;
+}
+
+std::string knownAlgorithms(std::span<const std::string> more) {
+  std::string names;
+  for (const Algorithm& algorithm : algorithms()) append(names, algorithm.name);
+  for (const std::string& name : more) append(names, name);
+  for (const std::string_view name : kNamesOfNccl)
+    if (findAlgorithm(name) == nullptr) append(names, name);
+  return names;
+}
+
+/// True when `name` is `word`, or continues it after a slash.
+bool standsFor(std::string_view word, std::string_view name) {
+  return name.starts_with(word) && (name.size() == word.size() || name[word.size()] == '/');
+}
+
+}  // namespace
+
+const char* name(Protocol protocol) {
+  switch (protocol) {
+    case Protocol::ll:
+      return "ll";
+    case Protocol::ll128:
+      return "ll128";
+    default:
+      return "simple";
+  }
+}
+
+std::optional<Protocol> findProtocol(std::string_view text) {
+  const std::string word = lowerTrimmed(text);
+  for (const Protocol protocol : kProtocols)
+    if (word == name(protocol)) return protocol;
+  return std::nullopt;
+}
+
+std::span<const Protocol> protocolsHere() { return kProtocolsOfCpus; }
+
+std::optional<Collective> findFunction(std::string_view text) {
+  const std::string word = lowerTrimmed(text);
+  for (const auto& [name, collective] : kFunctions)
+    if (word == name) return collective;
+  return std::nullopt;
+}
+
+std::string_view functionName(Collective collective) {
+  for (const auto& [name, known] : kFunctions)
+    if (known == collective) return name;
+  return "sendrecv";
+}
+
+std::string knownFunctions() {
+  std::string names;
+  for (const auto& function : kFunctions) append(names, function.first);
+  return names;
+}
+
+bool isNameOfNccl(std::string_view name) {
+  return std::ranges::find(kNamesOfNccl, name) != kNamesOfNccl.end();
+}
+
+std::string lowerTrimmed(std::string_view text) {
+  const size_t first = text.find_first_not_of(" \t");
+  if (first == std::string_view::npos) return {};
+  std::string result(text.substr(first, text.find_last_not_of(" \t") - first + 1));
+  for (char& c : result)
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  return result;
+}
+
+std::vector<std::string_view> splitAt(std::string_view text, char separator) {
+  std::vector<std::string_view> pieces;
+  for (size_t from = 0; from <= text.size();) {
+    const size_t end = std::min(text.find(separator, from), text.size());
+    pieces.push_back(text.substr(from, end - from));
+    from = end + 1;
+  }
+  return pieces;
+}
+
+Result<ChoiceFilter::List> ChoiceFilter::parseList(std::string_view text, const Words& words) {
+  List list;
+  std::string names = lowerTrimmed(text);
+  if (!names.empty() && names[0] == '^') {
+    list.inverted = true;
+    names.erase(0, 1);
+  }
+  for (const std::string_view piece : splitAt(names, ',')) {
+    const std::string word = lowerTrimmed(piece);
+    if (word.empty()) return invalidUsage("a name is missing in \"{}\"", text);
+    if (!words.known(word))
+      return invalidUsage("\"{}\" is no {}; known are {}", word, words.noun, words.all());
+    list.names.insert(word);
+  }
+  return list;
+}
+
+Status ChoiceFilter::read(std::string_view text, const Words& words) {
+  variable_ = words.variable;
+  text_ = text;
+  for (const std::string_view piece : splitAt(text, ';')) {
+    if (lowerTrimmed(piece).empty()) continue;
+    const size_t colon = piece.find(':');
+    auto list = parseList(colon == std::string_view::npos ? piece : piece.substr(colon + 1), words);
+    if (!list.isOk()) return list.status().withContext("{}", describe());
+    if (colon == std::string_view::npos) {
+      if (hasGeneral_)
+        return invalidUsage("{}: two lists without a function; write function:list", describe());
+      hasGeneral_ = true;
+      general_ = std::move(list).value();
+      continue;
+    }
+    const std::string function = lowerTrimmed(piece.substr(0, colon));
+    const auto known = findFunction(function);
+    if (!known)
+      return invalidUsage("{}: \"{}\" is no function; known are {}", describe(), function, knownFunctions());
+    own_[*known] = std::move(list).value();
+  }
+  return Status::ok();
+}
+
+bool ChoiceFilter::allows(Collective collective, std::string_view name) const {
+  const auto own = own_.find(collective);
+  if (own == own_.end() && (!hasGeneral_ || needsOwnList(collective))) return true;
+  const List& list = own == own_.end() ? general_ : own->second;
+  const bool listed =
+      std::ranges::any_of(list.names, [&](const std::string& word) { return standsFor(word, name); });
+  return listed != list.inverted;
+}
+
+Result<AlgorithmFilter> AlgorithmFilter::parse(std::string_view text, std::span<const std::string> more,
+                                               std::string_view variable) {
+  AlgorithmFilter filter;
+  Words words;
+  words.variable = variable;
+  words.noun = "algorithm";
+  words.known = [more](std::string_view word) {
+    const auto means = [&](std::string_view name) { return standsFor(word, lowerTrimmed(name)); };
+    return isNameOfNccl(word) || std::ranges::any_of(algorithms(), means, &Algorithm::name) ||
+           std::ranges::any_of(more, means);
+  };
+  words.all = [more] { return knownAlgorithms(more); };
+  TUTTI_TRY(filter.read(text, words));
+  return filter;
+}
+
+Result<ProtocolFilter> ProtocolFilter::parse(std::string_view text, std::string_view variable) {
+  ProtocolFilter filter;
+  Words words;
+  words.variable = variable;
+  words.noun = "protocol";
+  words.known = [](std::string_view word) { return findProtocol(word).has_value(); };
+  words.all = [] { return std::string("simple, ll, ll128"); };
+  TUTTI_TRY(filter.read(text, words));
+  return filter;
+}
+
+}  // namespace tutti
