@@ -88,7 +88,10 @@ struct Pattern {
   int32_t stride = 1;
 
   constexpr bool consecutive() const { return run == 1 && stride == 1; }
-  constexpr int32_t offset(int32_t k) const { return k / run * stride + k % run; }
+  constexpr int32_t offset(int32_t k) const {
+    return run == 1 ? k * stride
+                    : k / run * stride + k % run;  // asked for at every step: no division if possible
+  }
   friend constexpr bool operator==(const Pattern&, const Pattern&) = default;
 };
 
