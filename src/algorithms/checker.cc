@@ -83,28 +83,6 @@ Status checkSet(const ScheduleSet& set) {
   return Status::ok();
 }
 
-/// Volume that some rank must send (peers.md 2.4), in n.
-double sentBound(Collective collective, int32_t ranks) {
-  if (ranks == 1) return 0;
-  const double share = static_cast<double>(ranks - 1) / ranks;
-  switch (collective) {
-    case Collective::allReduce:
-      return 2 * share;
-    case Collective::broadcast:
-    case Collective::reduce:
-    case Collective::sendRecv:
-      return 1;
-    case Collective::gather:
-      return 1.0 / ranks;
-    case Collective::allToAll:  // n: all blocks of one rank
-    case Collective::allGather:
-    case Collective::reduceScatter:
-    case Collective::scatter:
-      return share;
-  }
-  return 0;
-}
-
 Certificate certify(const ScheduleSet& set, const SymbolicMachine& machine) {
   const Schedule& s = set[0];
   const double whole = s.segments();
@@ -132,6 +110,27 @@ bool canBeInPlace(const Schedule& schedule) {
 }
 
 }  // namespace
+
+double sentBound(Collective collective, int32_t ranks) {
+  if (ranks == 1) return 0;
+  const double share = static_cast<double>(ranks - 1) / ranks;
+  switch (collective) {
+    case Collective::allReduce:
+      return 2 * share;
+    case Collective::broadcast:
+    case Collective::reduce:
+    case Collective::sendRecv:
+      return 1;
+    case Collective::gather:
+      return 1.0 / ranks;
+    case Collective::allToAll:  // n: all blocks of one rank
+    case Collective::allGather:
+    case Collective::reduceScatter:
+    case Collective::scatter:
+      return share;
+  }
+  return 0;
+}
 
 Result<Certificate> check(std::span<const ScheduleSet* const> calls, const CheckOptions& options) {
   if (calls.empty()) return internalError("no calls to check");

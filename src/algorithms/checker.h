@@ -43,6 +43,9 @@ struct Certificate {
   std::string toText() const;
 };
 
+/// Volume that any algorithm must make some rank send, in n.
+double sentBound(Collective collective, int32_t ranks);
+
 /// Proves a sequence of calls, each given by the schedules of all ranks, that are issued one after the other
 /// on every rank:
 ///   result     every output segment is what the collective defines, from the original input, finalized once;

@@ -54,11 +54,19 @@ std::vector<Algorithm>* makeTable() {
   static const std::vector<Collective> kFive = {allReduce, allGather, reduceScatter, broadcast, reduce};
   static const std::vector<Collective> kAllEight = {allReduce, allGather, reduceScatter, broadcast,
                                                     reduce,    allToAll,  gather,        scatter};
+  // Of the collectives that cut their data for the ranks; whoever has a root is not like the others.
+  const auto shifts = [](Collective collective, int32_t) {
+    return hasRoot(collective) ? Symmetry::none : Symmetry::shift;
+  };
+  const auto exchanges = [](Collective, int32_t ranks) {
+    return std::has_single_bit(static_cast<uint32_t>(ranks)) ? Symmetry::exclusiveOr : Symmetry::none;
+  };
   auto* all = new std::vector<Algorithm>{
       {.name = "ring",
        .summary = "ring; chain for Broadcast and Reduce",
        .collectives = kFive,
-       .generator = ring},
+       .generator = ring,
+       .symmetry = shifts},
       {.name = "tree",
        .summary = "double binary tree, pipelined",
        .collectives = {allReduce, broadcast, reduce},
@@ -67,20 +75,24 @@ std::vector<Algorithm>* makeTable() {
        .summary = "recursive doubling and halving",
        .collectives = {allReduce, allGather, reduceScatter},
        .onPowersOfTwo = {allGather, reduceScatter},
-       .generator = recursiveDoubling},
+       .generator = recursiveDoubling,
+       .symmetry = exchanges},
       {.name = "rabenseifner",
        .summary = "recursive halving, then doubling",
        .collectives = {allReduce},
-       .generator = rabenseifner},
+       .generator = rabenseifner,
+       .symmetry = exchanges},
       {.name = "circulant",
        .summary = "optimal rounds and volume for any number of ranks; pipelined for Broadcast and Reduce",
        .collectives = kFive,
        .generator = circulant,
+       .symmetry = shifts,
        .takesBlocks = true},
       {.name = "pat",
        .summary = "parallel aggregated trees",
        .collectives = {allGather, reduceScatter},
-       .generator = pat},
+       .generator = pat,
+       .symmetry = shifts},
       {.name = "binomial",
        .summary = "binomial tree",
        .collectives = {broadcast, reduce, gather, scatter},
@@ -107,7 +119,8 @@ std::vector<Algorithm>* makeTable() {
       {.name = "spread",
        .summary = "one message between every two ranks, all at once",
        .collectives = {allToAll, gather, scatter},
-       .generator = spread},
+       .generator = spread,
+       .symmetry = shifts},
       {.name = "pairwise",
        .summary = "exchanges with one rank after the other",
        .collectives = {allToAll},
@@ -115,7 +128,8 @@ std::vector<Algorithm>* makeTable() {
       {.name = "bruck",
        .summary = "blocks travel by the binary digits of their way",
        .collectives = {allToAll},
-       .generator = bruck},
+       .generator = bruck,
+       .symmetry = shifts},
       {.name = "hierarchical",
        .summary = "rings over hosts, whose ranks share the work",
        .medium = Medium::hosts,

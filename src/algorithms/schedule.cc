@@ -235,10 +235,10 @@ Step& Lane::waitTeam(int team, int flag) {
 SizeSegments sizeSegments(const Step& step) {
   if (step.kind == StepKind::recvSend || onlyOrders(step.kind)) return {};
   if (step.sizeAs != Affine(kNoSegment)) return {step.sizeAs, step.sizePattern};
-  const bool hasDst = step.kind != StepKind::send && step.kind != StepKind::recvReduceSend;
-  if (hasDst && step.dst.buffer != Buffer::scratch) return {step.dst.segment, step.dst.pattern};
-  const bool hasSrc = step.kind != StepKind::recv && step.kind != StepKind::recvCopySend;
-  if (hasSrc && step.src.buffer != Buffer::scratch) return {step.src.segment, step.src.pattern};
+  if (writesDestination(step.kind) && step.dst.buffer != Buffer::scratch)
+    return {step.dst.segment, step.dst.pattern};
+  if (readsSource(step.kind) && step.src.buffer != Buffer::scratch)
+    return {step.src.segment, step.src.pattern};
   return {};
 }
 

@@ -88,7 +88,10 @@ struct Pattern {
   int32_t stride = 1;
 
   constexpr bool consecutive() const { return run == 1 && stride == 1; }
-  constexpr int32_t offset(int32_t k) const { return k / run * stride + k % run; }
+  constexpr int32_t offset(int32_t k) const {
+    return run == 1 ? k * stride
+                    : k / run * stride + k % run;  // asked for at every step: no division if possible
+  }
   friend constexpr bool operator==(const Pattern&, const Pattern&) = default;
 };
 
@@ -176,6 +179,18 @@ constexpr bool receives(StepKind kind) { return kind >= StepKind::recv && kind <
 constexpr bool sends(StepKind kind) {
   return kind == StepKind::send || kind == StepKind::recvReduceSend || kind == StepKind::recvCopySend ||
          kind == StepKind::recvReduceCopySend || kind == StepKind::recvSend;
+}
+/// Steps that read `src` (of the own memory, a peer's or a team's).
+constexpr bool readsSource(StepKind kind) {
+  return kind == StepKind::send || kind == StepKind::recvReduce || kind == StepKind::recvReduceSend ||
+         kind == StepKind::recvReduceCopySend || kind == StepKind::copy || kind == StepKind::reduceLocal ||
+         kind == StepKind::reduceTeam;
+}
+/// Steps that write `dst`.
+constexpr bool writesDestination(StepKind kind) {
+  return kind == StepKind::recv || kind == StepKind::recvReduce || kind == StepKind::recvCopySend ||
+         kind == StepKind::recvReduceCopySend || kind == StepKind::copy || kind == StepKind::reduceLocal ||
+         kind == StepKind::reduceTeam;
 }
 /// Steps that touch no data.
 constexpr bool onlyOrders(StepKind kind) { return kind == StepKind::signal || kind == StepKind::wait; }

@@ -20,14 +20,8 @@ struct Mutation {
 };
 
 bool movesLocal(const Step& s) { return !onlyOrders(s.kind); }
-bool usesSrc(const Step& s) {
-  return movesLocal(s) && s.kind != StepKind::recv && s.kind != StepKind::recvCopySend &&
-         s.kind != StepKind::recvSend;
-}
-bool usesDst(const Step& s) {
-  return movesLocal(s) && s.kind != StepKind::send && s.kind != StepKind::recvReduceSend &&
-         s.kind != StepKind::recvSend;
-}
+bool usesSrc(const Step& s) { return readsSource(s.kind); }
+bool usesDst(const Step& s) { return writesDestination(s.kind); }
 
 std::vector<Mutation> mutations(int32_t ranks) {
   const auto shift = [](Affine& a, int32_t by, int32_t modulus) { a.base = (a.base + by) % modulus; };
@@ -230,8 +224,9 @@ bool independent(const Schedule& schedule, const Step& a, const Step& b) {
 std::string whyHarmless(const std::string& algorithm, Collective collective, const std::string& what,
                         const Schedule& schedule, const Step& step, const Step* next) {
   const bool stores = step.kind == StepKind::copy || step.kind == StepKind::reduceTeam;
-  const bool replacesItsSource = step.src.buffer == step.dst.buffer;
-  const bool inPlaceToo = algorithm == "direct" && step.kind == StepKind::reduceTeam;
+  const bool replacesItsSource = step.kind == StepKind::reduceTeam && step.src.buffer == step.dst.buffer;
+  const bool inPlaceToo = (algorithm == "direct" || algorithm.starts_with("hierarchical/")) &&
+                          step.kind == StepKind::reduceTeam && step.dst.buffer == Buffer::output;
   // (In place, the first time scales the input of a reduction where it lies.)
   const bool scalesInput = isReduction(collective) && step.kind == StepKind::copy &&
                            step.src.buffer == Buffer::input && step.dst.buffer == Buffer::output;
@@ -241,11 +236,18 @@ std::string whyHarmless(const std::string& algorithm, Collective collective, con
   const bool ownBlockMissing = algorithm == "oneshot" && collective == Collective::gather;
   if (what == "one iteration more" && step.kind == StepKind::copy && !ownBlockMissing)
     return "gets one block again";
+  if (what == "input for output" && collective == Collective::broadcast && schedule.rank == schedule.root)
+    return "the root has the data in both";
   if (what == "input for output" && collective == Collective::allGather && step.src.count == 1 &&
       step.src.segment == Affine(schedule.rank))
     return "the own block is the same in both";
   if (what != "swap with next" || next == nullptr) return {};
-  if (step.kind == StepKind::signal && next->kind == StepKind::wait)
+  const int32_t place = wrap(schedule.rank - schedule.root, schedule.ranks);
+  if (algorithm == "scatter_allgather" && collective == Collective::broadcast &&
+      step.kind == StepKind::recv && step.dst.count == 1 && place % 2 == 0 && place > 0 &&
+      step.dst.segment == Affine(place + 1))
+    return "the scatter has brought the next place's part, too";
+  if (step.kind == StepKind::signal && next->kind == StepKind::wait && step.team >= 0)
     return "a single rank that waits before it signals comes last, and nobody waits for it twice";
   if (algorithm == "doubling" && collective == Collective::allGather && step.kind == StepKind::send &&
       next->kind == StepKind::recv)
@@ -256,7 +258,8 @@ std::string whyHarmless(const std::string& algorithm, Collective collective, con
     return "adds in another order";
   for (const Step* copy : {&step, next})
     if (!exchangeData(schedule, step, *next) && copy->kind == StepKind::copy &&
-        copy->dst.buffer == Buffer::output && ownMemory(copy->dst) && ownMemory(copy->src))
+        copy->dst.buffer == Buffer::output && ownMemory(copy->dst) && ownMemory(copy->src) &&
+        copy->dstTeam < 0)
       return "nobody else looks at the own output, and its source stays until the end";
   if (algorithm == "oneshot" && collective == Collective::reduce && step.kind == StepKind::copy)
     return "only the root itself reads its scratch";
@@ -284,6 +287,9 @@ std::vector<Site> sites(const ScheduleSet& set) {
   return all;
 }
 
+/// The algorithm's name without "_mapped".
+std::string unmapped(const std::string& name) { return name.substr(0, name.rfind("_mapped")); }
+
 /// Schedules of all ranks. "hierarchical" is one host for every two ranks, "hierarchical_mapped" with mapped
 /// buffers on them.
 Result<std::vector<Schedule>> generateNamed(const std::string& name, Collective collective, int32_t ranks,
@@ -294,8 +300,8 @@ Result<std::vector<Schedule>> generateNamed(const std::string& name, Collective 
     if (rank % 2 == 0) request.hosts.emplace_back();
     request.hosts.back().push_back(rank);
   }
-  request.mapped = name == "hierarchical_mapped";
-  return generateAll("hierarchical", request);
+  request.mapped = name.ends_with("_mapped");
+  return generateAll(unmapped(name), request);
 }
 
 class EveryAlgorithm : public testing::TestWithParam<std::tuple<std::string, int32_t>> {};
@@ -304,7 +310,7 @@ TEST_P(EveryAlgorithm, IsCaughtWhenOneStepIsWrong) {
   const auto& [name, ranks] = GetParam();
   int caught = 0;
   int harmless = 0;
-  const Algorithm& algorithm = *findAlgorithm(name.substr(0, name.find('_')));
+  const Algorithm& algorithm = *findAlgorithm(unmapped(name));
   for (const Collective collective : algorithm.collectives) {
     if (!algorithm.implements(collective, ranks)) continue;
     const int32_t root = ranks / 2;
@@ -342,13 +348,31 @@ TEST_P(EveryAlgorithm, IsCaughtWhenOneStepIsWrong) {
   EXPECT_GT(caught, 2 * harmless);
 }
 
+std::string nameOfCase(const testing::TestParamInfo<std::tuple<std::string, int32_t>>& test) {
+  std::string text = std::get<0>(test.param) + "_" + std::to_string(std::get<1>(test.param));
+  std::ranges::replace(text, '/', '_');
+  return text;
+}
+
 INSTANTIATE_TEST_SUITE_P(
     Mutations, EveryAlgorithm,
     testing::Combine(testing::Values("ring", "tree", "doubling", "rabenseifner", "circulant", "pat",
-                                     "binomial", "oneshot", "twoshot", "direct", "spread", "pairwise",
-                                     "bruck", "hierarchical", "hierarchical_mapped"),
+                                     "binomial", "scatter_allgather", "oneshot", "twoshot", "direct",
+                                     "spread", "pairwise", "bruck", "hierarchical", "hierarchical_mapped"),
                      testing::Values(2, 3, 4, 5, 8)),
-    [](const auto& test) { return std::get<0>(test.param) + "_" + std::to_string(std::get<1>(test.param)); });
+    nameOfCase);
+
+std::vector<std::string> pairs() {
+  std::vector<std::string> names;
+  for (const Algorithm& algorithm : algorithms()) {
+    if (algorithm.inter.empty()) continue;
+    names.emplace_back(algorithm.name);
+    if (algorithm.intra == "direct") names.push_back(names.back() + "_mapped");
+  }
+  return names;
+}
+INSTANTIATE_TEST_SUITE_P(MutationsOfPairs, EveryAlgorithm,
+                         testing::Combine(testing::ValuesIn(pairs()), testing::Values(5)), nameOfCase);
 
 ScheduleSet make(std::string_view algorithm, Collective collective, int32_t ranks, int32_t root = 0) {
   auto made = generateAll(algorithm, {collective, ranks, 0, root, {}});

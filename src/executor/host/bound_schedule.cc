@@ -21,14 +21,6 @@ bool reducing(StepKind kind) {
          kind == StepKind::reduceTeam;
 }
 
-bool readsSource(StepKind kind) { return kind == StepKind::send || kind == StepKind::copy || reducing(kind); }
-
-bool writesDestination(StepKind kind) {
-  return kind == StepKind::recv || kind == StepKind::recvReduce || kind == StepKind::recvCopySend ||
-         kind == StepKind::recvReduceCopySend || kind == StepKind::copy || kind == StepKind::reduceLocal ||
-         kind == StepKind::reduceTeam;
-}
-
 }  // namespace
 
 /// Fills a BoundSchedule; the first failure is kept and ends the work.

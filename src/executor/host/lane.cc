@@ -3,6 +3,7 @@
 #include <array>
 #include <cstring>
 
+#include "algorithms/layout.h"
 #include "executor/host/host_executor.h"
 #include "executor/host/run.h"
 
@@ -20,8 +21,10 @@ struct Position {
 /// Segment of the location's `piece`-th piece, as block and part (part alone for scratch).
 inline Position locate(const BoundLocation& location, int32_t parts, int32_t iteration, int32_t piece) {
   if (location.fixed) return {location.block, location.part};
-  const int32_t segment =
-      wrappedSegment(location.segment.at(iteration), location.pattern, piece, location.segments);
+  int32_t segment = location.segment.at(iteration) + location.pattern.offset(piece);
+  // No location has a segment twice, so neighbours wrap once at most; others need a division.
+  if (segment >= location.segments) segment -= location.segments;
+  if (segment < 0 || segment >= location.segments) segment = wrap(segment, location.segments);
   if (location.buffer == Buffer::scratch) return {0, segment};
   return {segment / parts, segment % parts};
 }
