@@ -6,15 +6,12 @@
 #include <set>
 
 #include "algorithms/expression.h"
-#include "algorithms/layout.h"
+#include "algorithms/proof_size.h"
 
 namespace tutti {
 namespace {
 
-constexpr int64_t kMostCells = 1 << 18;
-constexpr int64_t kMostMoves = 1 << 18;
-constexpr int64_t kMostLanes = 2048;
-constexpr int64_t kMostLaneMoves = int64_t{1} << 25;  // lanes x moves
+constexpr int64_t kMostTeamMembers = 1 << 18;  // of all teams of all ranks
 
 // Larger than any segment, rank or modulus: for numbers that the proof looks at.
 constexpr int64_t kLargestNumber = 1 << 24;
@@ -200,8 +197,8 @@ class Expander {
         }
       }
       teamMembers_ += static_cast<int64_t>(members.size());
-      if (teamMembers_ > kMostMoves)
-        return team.error("teams of all ranks with more than {} members together", kMostMoves);
+      if (teamMembers_ > kMostTeamMembers)
+        return team.error("teams of all ranks with more than {} members together", kMostTeamMembers);
     }
     return Status::ok();
   }
@@ -249,8 +246,7 @@ class Expander {
     step.kind = *kind;
     const ExpressionNames known = names(schedule.rank, inLoop);
     TUTTI_TRY(readOperands(element, schedule, known, step));
-    const int64_t moved = std::max(1, movedSegments(step));
-    size_.moves += std::max(1, times) * moved;  // also what never runs takes time to read
+    size_.add(step, std::max(1, times), schedule.teams);  // also what never runs takes time to read
     if (receives(step.kind) || sends(step.kind))
       largestMessage_ = std::max(largestMessage_, movedSegments(step));
     TUTTI_TRY(grown(element));
@@ -514,20 +510,6 @@ std::optional<Collective> collectiveNamed(std::string_view fileName) {
   const auto found = std::ranges::find(kCollectives, fileName, &decltype(kCollectives)::value_type::first);
   if (found == kCollectives.end()) return std::nullopt;
   return found->second;
-}
-
-Status checkProofSize(const ProofSize& size) {
-  if (size.cells > kMostCells)
-    return invalidUsage("{} segments in the buffers of all ranks; at most {} can be proved", size.cells,
-                        kMostCells);
-  if (size.moves > kMostMoves)
-    return invalidUsage("{} moves of segments or more; at most {} can be proved", size.moves, kMostMoves);
-  if (size.lanes > kMostLanes)
-    return invalidUsage("{} lanes of all ranks; at most {} can be proved", size.lanes, kMostLanes);
-  if (size.lanes * size.moves > kMostLaneMoves)
-    return invalidUsage("{} lanes of all ranks and {} moves of segments: a proof would take too long",
-                        size.lanes, size.moves);
-  return Status::ok();
 }
 
 Status JsonAlgorithm::parseHead() {

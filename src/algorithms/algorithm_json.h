@@ -60,15 +60,6 @@ class JsonAlgorithm {
 /// their numbers are the rank plus, or minus, a constant, else one a rank.
 std::string toJson(const ScheduleSet& schedules, uint64_t minBytes = 0, uint64_t maxBytes = UINT64_MAX);
 
-/// The sizes that make a proof long, or large: what comes from files must stay below limits that keep a proof
-/// within seconds. Errors (invalidUsage) say which is too large.
-struct ProofSize {
-  int64_t cells = 0;  // segments of the buffers of all ranks
-  int64_t moves = 0;  // segments that steps move, and steps that move none, of all ranks, in one slice
-  int64_t lanes = 0;  // the most of any rank, times ranks
-};
-Status checkProofSize(const ProofSize& size);
-
 /// Names of collectives in files, as in NCCL_ALGO: "allreduce".
 std::string_view fileName(Collective collective);
 std::optional<Collective> collectiveNamed(std::string_view fileName);
