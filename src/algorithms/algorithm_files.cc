@@ -38,6 +38,12 @@ std::string spelled(std::string_view name) {
   return result;
 }
 
+std::string trimmed(std::string_view text) {
+  const size_t first = std::min(text.find_first_not_of(' '), text.size());
+  text.remove_prefix(first);
+  return std::string(text.substr(0, text.find_last_not_of(' ') + 1));
+}
+
 bool looksLikeXml(std::string_view text) {
   if (text.starts_with("\xef\xbb\xbf")) text.remove_prefix(3);
   const size_t first = text.find_first_not_of(" \t\r\n");
@@ -252,9 +258,9 @@ Result<AlgorithmTexts> AlgorithmTexts::read(std::string_view list) {
   size_t bytes = 0;
   for (size_t from = 0; from <= list.size();) {
     const size_t end = std::min(list.find(',', from), list.size());
-    const std::string path(list.substr(from, end - from));
+    const std::string path = trimmed(list.substr(from, end - from));
     from = end + 1;
-    if (path.find_first_not_of(' ') == std::string::npos) continue;
+    if (path.empty()) continue;
     TUTTI_ASSIGN(const std::vector<std::string> files, filesAt(path));
     for (const std::string& file : files) {
       TUTTI_ASSIGN(std::string text, readXmlFile("algorithm file", file, kMscclMaxFileBytes));

@@ -55,7 +55,7 @@ class Expander {
   Result<ScheduleSet> run() {
     TUTTI_TRY(readCommon());
     TUTTI_ASSIGN(const JsonElement programs, document_.required("programs"));
-    TUTTI_ASSIGN(const std::vector<JsonElement> all, programs.items(static_cast<size_t>(ranks_)));
+    TUTTI_ASSIGN(const std::vector<JsonElement> all, programs.items(kAlgorithmJsonMaxRanks));
     TUTTI_TRY(assignPrograms(programs, all));
     ScheduleSet set;
     set.reserve(static_cast<size_t>(ranks_));
