@@ -32,15 +32,6 @@ constexpr std::array kKinds = {StepKind::send,           StepKind::recv,        
                                StepKind::recvSend,       StepKind::copy,         StepKind::reduceLocal,
                                StepKind::reduceTeam,     StepKind::signal,       StepKind::wait};
 
-bool readsSource(StepKind kind) {
-  return kind != StepKind::recv && kind != StepKind::recvCopySend && kind != StepKind::recvSend &&
-         !onlyOrders(kind);
-}
-bool writesDestination(StepKind kind) {
-  return kind != StepKind::send && kind != StepKind::recvReduceSend && kind != StepKind::recvSend &&
-         !onlyOrders(kind);
-}
-
 /// Makes the schedules of all ranks from a document whose head has been read.
 class Expander {
  public:
@@ -296,8 +287,7 @@ class Expander {
     }
     if (readsSource(kind) && kind != StepKind::copy && kind != StepKind::reduceLocal)
       allowed.push_back("team");
-    if (writesDestination(kind) && kind != StepKind::copy && kind != StepKind::reduceLocal)
-      allowed.push_back("dstTeam");
+    if (writesDestination(kind) && kind != StepKind::reduceLocal) allowed.push_back("dstTeam");
     if (reduces) allowed.push_back("messageFirst");
     if (kind != StepKind::recvSend) allowed.push_back("finalize");
     return element.onlyMembers(allowed);

@@ -122,15 +122,11 @@ class ProgramWriter {
       add("from", number(all([](const Step& one) { return one.peerFrom; }), ranks));
       addNumber("fromPort", step.portFrom, 0);
     }
-    const bool reads = step.kind != StepKind::recv && step.kind != StepKind::recvCopySend &&
-                       step.kind != StepKind::recvSend && !orders;
-    const bool writes = step.kind != StepKind::send && step.kind != StepKind::recvReduceSend &&
-                        step.kind != StepKind::recvSend && !orders;
-    if (reads)
+    if (readsSource(step.kind))
       add("src", location(step.src, all([](const Step& one) { return one.src.segment; }),
                           all([](const Step& one) { return one.src.rank; })));
     addNumber("team", step.team, -1);
-    if (writes)
+    if (writesDestination(step.kind))
       add("dst", location(step.dst, all([](const Step& one) { return one.dst.segment; }),
                           all([](const Step& one) { return one.dst.rank; })));
     addNumber("dstTeam", step.dstTeam, -1);
