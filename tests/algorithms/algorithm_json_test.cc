@@ -81,6 +81,8 @@ TEST(AlgorithmJson, EveryShippedAlgorithmReadsBackAsItWasWritten) {
     for (const Collective collective : algorithm.collectives)
       for (const int32_t ranks : {1, 2, 3, 4, 5, 8, 12, 13}) {
         if (!algorithm.implements(collective, ranks)) continue;
+        // Of the many that are made of two others one number of ranks will do.
+        if (!algorithm.intra.empty() && ranks != 5) continue;
         for (const int32_t root : {0, ranks / 2, ranks - 1}) {
           ScheduleRequest request;
           request.collective = collective;
