@@ -10,9 +10,9 @@
 #include <optional>
 #include <utility>
 
+#include "algorithms/algorithm_filter.h"
 #include "algorithms/algorithm_json.h"
 #include "algorithms/proof_size.h"
-#include "algorithms/selector.h"
 #include "base/hmac.h"
 #include "base/log.h"
 #include "base/xml_element.h"
@@ -195,6 +195,17 @@ class ProofCache {
   uint64_t proofs_ = 0;
 };
 
+/// Seconds, roughly: what the certificate counts, one thing after the other. Enough to tell algorithms from
+/// files apart; they do not compete with others.
+double estimate(const Certificate& certificate, const CostQuery& query, const CostParameters& costs) {
+  const CostParameters each = forChannels(costs, query.channels);
+  const auto bytes = static_cast<double>(query.bytes);
+  const double round = certificate.sent > 0 ? each.alpha : each.signal;
+  const double traffic = certificate.memoryTraffic * std::max(each.hostByte, each.coreByte / query.ranks);
+  const double sent = certificate.sent * (each.beta + (certificate.reductionDepth > 0 ? each.gamma : 0));
+  return certificate.rounds * round + bytes * std::max(sent, traffic);
+}
+
 bool isAlgorithmFile(std::string_view name) {
   const std::string end = lower(name.substr(name.size() - std::min<size_t>(name.size(), 5)));
   return end.ends_with(".xml") || end.ends_with(".json");
@@ -239,18 +250,34 @@ const ScheduleSet* LoadedAlgorithm::schedules(int32_t root) const {
   return index < byRoot.size() && !byRoot[index].empty() ? &byRoot[index] : nullptr;
 }
 
-std::string whyNot(const LoadedAlgorithm& algorithm, const LoadedQuery& query) {
-  if (algorithm.collective != query.collective)
-    return fmt::format("{} ({}) is for {}", algorithm.name, algorithm.file, name(algorithm.collective));
-  if (algorithm.schedules(query.root) == nullptr)
-    return fmt::format("{} ({}) is not for root {}", algorithm.name, algorithm.file, query.root);
-  if (algorithm.needsMapped && !query.allMapped)
-    return fmt::format("{} ({}) needs all ranks on one host with shared memory", algorithm.name,
-                       algorithm.file);
-  if (algorithm.needsMappedUserBuffers && !query.zeroCopyUsable)
-    return fmt::format("{} ({}) needs buffers that all ranks can map (ncclMemAlloc, ncclCommRegister)",
-                       algorithm.name, algorithm.file);
-  return {};
+Candidate LoadedAlgorithm::candidate(std::shared_ptr<const LoadedAlgorithm> algorithm) {
+  Candidate one;
+  one.name = algorithm->name;
+  one.file = algorithm->file;
+  one.medium = algorithm->needsMappedUserBuffers ? Medium::userBuffers
+               : algorithm->needsMapped          ? Medium::sharedScratch
+                                                 : Medium::messages;
+  one.collectives = {algorithm->collective};
+  one.exactRanks = algorithm->ranks;
+  one.minBytes = algorithm->minBytes;
+  one.maxBytes = algorithm->maxBytes;
+  if (hasRoot(algorithm->collective) && algorithm->schedules(0) == nullptr)
+    one.onlyRoot = static_cast<int32_t>(algorithm->byRoot.size()) - 1;
+  else if (hasRoot(algorithm->collective) && algorithm->byRoot.size() == 1 && algorithm->ranks > 1)
+    one.onlyRoot = 0;
+  one.inPlace = algorithm->inPlace;
+  one.outOfPlace = algorithm->outOfPlace;
+  one.preferred = true;
+  one.generator = [algorithm](const ScheduleRequest& request) -> Result<Schedule> {
+    const ScheduleSet* set = algorithm->schedules(request.root);
+    if (set == nullptr || request.rank < 0 || static_cast<size_t>(request.rank) >= set->size())
+      return invalidArgument("{} is not for rank {}, root {}", algorithm->name, request.rank, request.root);
+    return (*set)[static_cast<size_t>(request.rank)];
+  };
+  one.price = [algorithm](const CostQuery& query, const CostParameters& costs) {
+    return estimate(algorithm->certificate, query, costs);
+  };
+  return one;
 }
 
 Result<AlgorithmTexts> AlgorithmTexts::read(std::string_view list) {
@@ -315,20 +342,21 @@ const LoadedAlgorithm* LoadedAlgorithms::find(std::string_view name) const {
   return found == all_.end() ? nullptr : found->get();
 }
 
-std::vector<const LoadedAlgorithm*> LoadedAlgorithms::usableFor(const LoadedQuery& query) const {
-  std::vector<const LoadedAlgorithm*> found;
-  for (const auto& one : all_)
-    if (one->forAllCalls() && one->fits(query.bytes) && whyNot(*one, query).empty())
-      found.push_back(one.get());
-  return found;
+Result<CandidateSet> LoadedAlgorithms::withShipped(size_t slotBytes, size_t scratchBytes) const {
+  CandidateSet set = CandidateSet::shipped();
+  for (const auto& one : all_) {
+    for (const ScheduleSet& schedules : one->byRoot)
+      if (!schedules.empty() && schedules[0].maxSliceBytes(slotBytes, scratchBytes) == 0)
+        return invalidUsage(
+            "{}: {} segments in a message and {} of scratch need more than the {} and {} bytes that there "
+            "are "
+            "(NCCL_BUFFSIZE)",
+            one->file, schedules[0].maxCount, schedules[0].scratchSegments, slotBytes, scratchBytes);
+    TUTTI_TRY(set.add(LoadedAlgorithm::candidate(one)).withContext("{}", one->file));
+  }
+  return set;
 }
 
 uint64_t algorithmFilesProved() { return ProofCache::ofProcess().proofs(); }
-
-std::vector<std::string> LoadedAlgorithms::names() const {
-  std::vector<std::string> names;
-  for (const auto& one : all_) names.push_back(one->name);
-  return names;
-}
 
 }  // namespace tutti

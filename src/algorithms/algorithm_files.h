@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "algorithms/candidates.h"
 #include "algorithms/msccl_import.h"
 #include "base/status.h"
 
@@ -46,23 +47,11 @@ struct LoadedAlgorithm {
 
   /// Null where it is not for that root.
   const ScheduleSet* schedules(int32_t root) const;
-  bool fits(uint64_t bytes) const { return bytes >= minBytes && bytes <= maxBytes; }
-  /// Proved for all calls. Only such may be chosen without being named: whether a call is in place is each
-  /// rank's own, and all ranks must choose alike.
+  /// Proved for all calls; see Candidate::inPlace.
   bool forAllCalls() const { return inPlace && outOfPlace; }
+  /// For the selector and the planner.
+  static Candidate candidate(std::shared_ptr<const LoadedAlgorithm> algorithm);
 };
-
-/// What a file algorithm needs to know of a call. Must be the same on all ranks.
-struct LoadedQuery {
-  Collective collective = Collective::allReduce;
-  uint64_t bytes = 0;  // the whole vector
-  int32_t root = 0;
-  bool allMapped = false;       // all ranks share memory
-  bool zeroCopyUsable = false;  // all ranks' user buffers of this call can be used directly
-};
-
-/// Why the algorithm cannot run the call; empty when it can. Sizes do not count.
-std::string whyNot(const LoadedAlgorithm& algorithm, const LoadedQuery& query);
 
 /// The texts of files, as they were read.
 struct AlgorithmTexts {
@@ -89,14 +78,12 @@ class LoadedAlgorithms {
   /// this process.
   static Result<std::shared_ptr<const LoadedAlgorithms>> load(const AlgorithmTexts& texts, int32_t ranks);
 
-  bool empty() const { return all_.empty(); }
   const std::vector<std::shared_ptr<const LoadedAlgorithm>>& all() const { return all_; }
   /// Null when there is none of that name (case does not matter).
   const LoadedAlgorithm* find(std::string_view name) const;
-  /// Those that may run the call without being named, whose sizes fit; in the order of the files.
-  std::vector<const LoadedAlgorithm*> usableFor(const LoadedQuery& query) const;
-  /// Their names, for AlgorithmFilter.
-  std::vector<std::string> names() const;
+  /// What a communicator may choose from: the shipped algorithms and these. An error (invalidUsage) where one
+  /// needs more segments of scratch, or in a message, than memory of these sizes can hold.
+  Result<CandidateSet> withShipped(size_t slotBytes, size_t scratchBytes) const;
 
  private:
   std::vector<std::shared_ptr<const LoadedAlgorithm>> all_;

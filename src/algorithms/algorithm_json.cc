@@ -5,6 +5,7 @@
 #include <limits>
 #include <set>
 
+#include "algorithms/algorithm_filter.h"
 #include "algorithms/expression.h"
 #include "algorithms/proof_size.h"
 
@@ -15,17 +16,6 @@ constexpr int64_t kMostTeamMembers = 1 << 18;  // of all teams of all ranks
 
 // Larger than any segment, rank or modulus: for numbers that the proof looks at.
 constexpr int64_t kLargestNumber = 1 << 24;
-
-constexpr std::array<std::pair<std::string_view, Collective>, 8> kCollectives = {{
-    {"allreduce", Collective::allReduce},
-    {"allgather", Collective::allGather},
-    {"reducescatter", Collective::reduceScatter},
-    {"broadcast", Collective::broadcast},
-    {"reduce", Collective::reduce},
-    {"alltoall", Collective::allToAll},
-    {"gather", Collective::gather},
-    {"scatter", Collective::scatter},
-}};
 
 constexpr std::array kKinds = {StepKind::send,           StepKind::recv,         StepKind::recvReduce,
                                StepKind::recvReduceSend, StepKind::recvCopySend, StepKind::recvReduceCopySend,
@@ -491,17 +481,6 @@ bool AlgorithmHead::isFor(int32_t count) const {
   return ranks.empty() || std::ranges::find(ranks, count) != ranks.end();
 }
 
-std::string_view fileName(Collective collective) {
-  const auto found = std::ranges::find(kCollectives, collective, &decltype(kCollectives)::value_type::second);
-  return found == kCollectives.end() ? std::string_view("?") : found->first;
-}
-
-std::optional<Collective> collectiveNamed(std::string_view fileName) {
-  const auto found = std::ranges::find(kCollectives, fileName, &decltype(kCollectives)::value_type::first);
-  if (found == kCollectives.end()) return std::nullopt;
-  return found->second;
-}
-
 Status JsonAlgorithm::parseHead() {
   const JsonElement root = document_.root();
   static constexpr std::array kAllowed = {
@@ -514,15 +493,13 @@ Status JsonAlgorithm::parseHead() {
   if (head_.name.empty() || head_.name.size() > 100)
     return nameElement.error("must have 1 .. 100 characters");
   TUTTI_ASSIGN(const JsonElement collectiveElement, root.required("collective"));
-  const auto collective = collectiveNamed(collectiveElement.value().text);
-  if (!collective)
-    return collectiveElement.mustBe(
-        "allreduce, allgather, reducescatter, broadcast, reduce, alltoall, gather or scatter");
+  const auto collective = findFunction(collectiveElement.value().text);
+  if (!collective) return collectiveElement.mustBe("one of " + knownFunctions());
   head_.collective = *collective;
   TUTTI_ASSIGN(const JsonElement ranks, root.required("ranks"));
   TUTTI_TRY(readRanks(ranks, &head_.ranks));
   if (const auto element = root.member("root")) {
-    if (!hasRoot(head_.collective)) return element->error("{} has no root", fileName(head_.collective));
+    if (!hasRoot(head_.collective)) return element->error("{} has no root", functionName(head_.collective));
     if (!element->isString() || element->value().text != "any") {
       TUTTI_ASSIGN(const int64_t number, element->integer(0, kAlgorithmJsonMaxRanks - 1));
       head_.root = static_cast<int32_t>(number);

@@ -60,8 +60,4 @@ class JsonAlgorithm {
 /// their numbers are the rank plus, or minus, a constant, else one a rank.
 std::string toJson(const ScheduleSet& schedules, uint64_t minBytes = 0, uint64_t maxBytes = UINT64_MAX);
 
-/// Names of collectives in files, as in NCCL_ALGO: "allreduce".
-std::string_view fileName(Collective collective);
-std::optional<Collective> collectiveNamed(std::string_view fileName);
-
 }  // namespace tutti

@@ -4,6 +4,7 @@
 #include <array>
 #include <optional>
 
+#include "algorithms/algorithm_filter.h"
 #include "algorithms/algorithm_json.h"
 #include "algorithms/layout.h"
 
@@ -255,7 +256,7 @@ std::string programsText(const ScheduleSet& set) {
 std::string toJson(const ScheduleSet& schedules, uint64_t minBytes, uint64_t maxBytes) {
   const Schedule& one = schedules.front();
   std::string text = fmt::format("{{\n  \"name\": {},\n  \"collective\": \"{}\",\n  \"ranks\": {},\n",
-                                 jsonQuoted(one.name), fileName(one.collective), one.ranks);
+                                 jsonQuoted(one.name), functionName(one.collective), one.ranks);
   const auto add = [&](const char* key, auto value, auto usual) {
     if (value != usual) text += fmt::format("  \"{}\": {},\n", key, value);
   };

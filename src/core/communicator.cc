@@ -116,8 +116,8 @@ Status Communicator::connectTo(Deadline deadline) {
   session_ = control_->session();
   // After join(): an error here reaches the peers, who would otherwise wait for this rank.
   TUTTI_TRY(algorithmTexts.status().withContext("TUTTI_ALGO_FILES"));
-  TUTTI_ASSIGN(const auto algorithms, LoadedAlgorithms::load(*algorithmTexts, setup_.ranks)
-                                          .withContext("TUTTI_ALGO_FILES"));
+  TUTTI_ASSIGN(const auto algorithms,
+               LoadedAlgorithms::load(*algorithmTexts, setup_.ranks).withContext("TUTTI_ALGO_FILES"));
   TUTTI_TRY(findTopology());
   const AffinityScope scope(binding_.cpus);
   TUTTI_TRY(exchangePeers(deadline));
@@ -129,13 +129,14 @@ Status Communicator::connectTo(Deadline deadline) {
     options.channels = std::max(options.channels, std::min(setup_.minChannels, kMostChannels));
   if (setup_.maxChannels > 0 && !params().maxNchannels.isSet())
     options.channels = std::min(options.channels, setup_.maxChannels);
+  TUTTI_ASSIGN(CandidateSet candidates, algorithms->withShipped(options.slotBytes, options.scratchBytes));
   TUTTI_ASSIGN(auto endpoint, Endpoint::create(peers_, setup_.rank, options, *control_, faults_, deadline));
   {
     const std::lock_guard lock(partsMutex_);
     endpoint_ = std::move(endpoint);
   }
   operators_ = std::make_unique<ReductionOps>(setup_.ranks);
-  TUTTI_ASSIGN(planner_, Planner::create(*endpoint_, plan, tuning));
+  TUTTI_ASSIGN(planner_, Planner::create(*endpoint_, plan, tuning, std::move(candidates)));
   ExecutorOptions executorOptions;
   executorOptions.wait = WaitPolicy::forRanks(*endpoint_);
   if (const std::string target = params().simdTarget(); !target.empty()) {

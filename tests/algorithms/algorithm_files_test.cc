@@ -8,7 +8,7 @@
 #include <fstream>
 
 #include "algorithms/algorithm_json.h"
-#include "algorithms/proof_size.h"
+#include "algorithms/selector.h"
 #include "support/files.h"
 
 namespace tutti {
@@ -40,6 +40,27 @@ std::string refusal(const AlgorithmTexts& texts, int32_t ranks) {
   if (loaded.isOk()) return {};
   EXPECT_EQ(loaded.status().code(), ncclInvalidUsage) << loaded.status().message();
   return loaded.status().message();
+}
+
+std::vector<std::string> namesOf(const LoadedAlgorithms& loaded) {
+  std::vector<std::string> names;
+  for (const auto& one : loaded.all()) names.push_back(one->name);
+  return names;
+}
+
+/// A selector of 4 ranks. (Choices point into it.)
+std::shared_ptr<const Selector> chooserOf(const AlgorithmTexts& texts, const std::string& algo) {
+  const auto loaded = LoadedAlgorithms::load(texts, 4);
+  EXPECT_TRUE(loaded.isOk()) << loaded.status().message();
+  auto candidates = (*loaded)->withShipped(1 << 20, 1 << 20);
+  EXPECT_TRUE(candidates.isOk());
+  SelectorSettings settings;
+  settings.algo = algo;
+  auto selector =
+      Selector::create(std::make_shared<const CandidateSet>(std::move(candidates).value()), settings);
+  EXPECT_TRUE(selector.isOk()) << selector.status().message();
+  static std::vector<std::shared_ptr<const Selector>> kept;
+  return kept.emplace_back(std::make_shared<const Selector>(std::move(selector).value()));
 }
 
 /// Blocks go out while others come in: in place that overwrites what has not been sent.
@@ -136,39 +157,64 @@ TEST(AlgorithmFiles, OnlyThoseForTheNumberOfRanksAreLoaded) {
   const auto names = [&](int32_t ranks) {
     const auto loaded = LoadedAlgorithms::load(*texts, ranks);
     EXPECT_TRUE(loaded.isOk()) << loaded.status().message();
-    return (*loaded)->names();
+    return namesOf(**loaded);
   };
   EXPECT_THAT(names(4), ElementsAre("my-chain", "my-halving", "my-oneshot", "my-pairs", "my-ring"));
   EXPECT_THAT(names(8), ElementsAre("my-chain", "my-hosts", "my-oneshot", "my-ring"));
   EXPECT_THAT(names(5), ElementsAre("my-chain", "my-oneshot", "my-ring"));
 }
 
-TEST(AlgorithmFiles, AreFoundByNameInAnyCaseAndBySize) {
+TEST(AlgorithmFiles, AreFoundByNameInAnyCase) {
   const auto texts = AlgorithmTexts::read(kExamples);
   ASSERT_TRUE(texts.isOk());
   const auto loaded = *LoadedAlgorithms::load(*texts, 4);
   ASSERT_NE(loaded->find("MY-Ring"), nullptr);
   EXPECT_EQ(loaded->find("MY-Ring")->collective, Collective::allReduce);
   EXPECT_EQ(loaded->find("ring"), nullptr);
-  const auto usable = [&](LoadedQuery query) {
-    std::vector<std::string> names;
-    for (const LoadedAlgorithm* one : loaded->usableFor(query)) names.push_back(one->name);
-    return names;
+}
+
+TEST(AlgorithmFiles, AreChosenForCallsOfTheirSizes) {
+  const auto chosen = [&](SelectorInput input, const std::string& algo = "") {
+    input.ranks = 4;
+    const auto choice = chooserOf(*AlgorithmTexts::read(kExamples), algo)->choose(input);
+    return choice.isOk() ? choice->algorithm->name : choice.status().message();
   };
-  EXPECT_THAT(usable({.bytes = 65536, .allMapped = true}),
-              ElementsAre("my-halving", "my-oneshot", "my-pairs", "my-ring"));
-  EXPECT_THAT(usable({.bytes = 65537, .allMapped = true}), ElementsAre("my-halving", "my-pairs", "my-ring"));
-  EXPECT_THAT(usable({.bytes = 65536}), ElementsAre("my-halving", "my-pairs", "my-ring"));
-  EXPECT_THAT(usable({.bytes = 1048576}), ElementsAre("my-halving", "my-pairs", "my-ring"));
-  EXPECT_THAT(usable({.bytes = 1048577}), ElementsAre("my-halving", "my-ring"));
-  EXPECT_THAT(usable({.collective = Collective::broadcast, .bytes = 1048576, .root = 3}),
-              ElementsAre("my-chain"));
-  EXPECT_THAT(usable({.collective = Collective::broadcast, .bytes = 1048575}), ElementsAre());
-  EXPECT_THAT(usable({.collective = Collective::allGather, .bytes = 1048576}), ElementsAre());
-  const LoadedAlgorithm& oneshot = *loaded->find("my-oneshot");
-  EXPECT_THAT(whyNot(oneshot, {.bytes = 8}), HasSubstr("one host"));
-  EXPECT_THAT(whyNot(oneshot, {.collective = Collective::reduce}), HasSubstr("is for AllReduce"));
-  EXPECT_EQ(whyNot(oneshot, {.allMapped = true}), "");
+  // Several fit: the one with the least time.
+  EXPECT_EQ(chosen({.bytes = 8, .allMapped = true}), "my-oneshot");
+  EXPECT_EQ(chosen({.bytes = 65536, .allMapped = true}, "my-oneshot,ring"), "my-oneshot");
+  EXPECT_EQ(chosen({.bytes = 65537, .allMapped = true}, "My-Oneshot,ring"), "ring");
+  EXPECT_THAT(chosen({.bytes = 65537, .allMapped = true}, "my-oneshot"), HasSubstr("is not for 65537 bytes"));
+  EXPECT_THAT(chosen({.bytes = 8, .hosts = 4}, "my-oneshot"), HasSubstr("needs all ranks on one host"));
+  EXPECT_EQ(chosen({.bytes = 1048576, .hosts = 4}, "my-pairs,tree"), "my-pairs");
+  EXPECT_EQ(chosen({.bytes = 1048577, .hosts = 4}, "my-pairs,tree"), "tree");
+  EXPECT_EQ(chosen({.collective = Collective::broadcast, .bytes = 1048576, .hosts = 4, .root = 3}),
+            "my-chain");
+  EXPECT_NE(chosen({.collective = Collective::broadcast, .bytes = 1048575, .hosts = 4}), "my-chain");
+  // Without being named, too, they go before what is predicted to be faster; unless the user excludes them.
+  EXPECT_EQ(chosen({.bytes = 2000000, .hosts = 4}, "^my-halving"), "my-ring");
+  EXPECT_EQ(chosen({.bytes = 2000000, .hosts = 4}, "tree"), "tree");
+}
+
+TEST(AlgorithmFiles, ForOneRootAreNotChosenForOthers) {
+  const std::string text = changed(example("chain_broadcast.json"), "\"root\": \"any\"", "\"root\": 2");
+  const auto selector = chooserOf(textsOf({{"chain", text}}), "broadcast:my-chain");
+  SelectorInput input{
+      .collective = Collective::broadcast, .ranks = 4, .bytes = 1 << 20, .hosts = 4, .root = 2};
+  EXPECT_TRUE(selector->choose(input).isOk());
+  input.root = 1;
+  EXPECT_THAT(selector->choose(input).status().message(), HasSubstr("my-chain is not for root 1"));
+  const std::string zero = changed(example("chain_broadcast.json"), "\"root\": \"any\"", "\"root\": 0");
+  const auto first = chooserOf(textsOf({{"chain", zero}}), "broadcast:my-chain");
+  EXPECT_FALSE(first->choose(input).isOk());
+  input.root = 0;
+  EXPECT_TRUE(first->choose(input).isOk());
+}
+
+TEST(AlgorithmFiles, ThatNeedMoreMemoryThanThereIsAreRefused) {
+  const auto loaded = *LoadedAlgorithms::load(*AlgorithmTexts::read(kExamples), 4);
+  EXPECT_TRUE(loaded->withShipped(128, 256).isOk());
+  EXPECT_THAT(loaded->withShipped(128, 64).status().message(), HasSubstr("2 of scratch need more than"));
+  EXPECT_FALSE(loaded->withShipped(64, 4096).isOk());
 }
 
 TEST(AlgorithmFiles, EveryRootIsProved) {
@@ -190,8 +236,6 @@ TEST(AlgorithmFiles, EveryRootIsProved) {
   ASSERT_TRUE(fixed.isOk());
   EXPECT_NE((*fixed)->all()[0]->schedules(2), nullptr);
   EXPECT_EQ((*fixed)->all()[0]->schedules(1), nullptr);
-  EXPECT_THAT(whyNot(*(*fixed)->all()[0], {.collective = Collective::broadcast, .root = 1}),
-              HasSubstr("not for root 1"));
 }
 
 TEST(AlgorithmFiles, WhatIsRightForSomeCallsOnlyIsNeverChosenUnasked) {
@@ -201,8 +245,13 @@ TEST(AlgorithmFiles, WhatIsRightForSomeCallsOnlyIsNeverChosenUnasked) {
   ASSERT_NE(one, nullptr);
   EXPECT_TRUE(one->outOfPlace);
   EXPECT_FALSE(one->inPlace);
-  EXPECT_TRUE((*loaded)->usableFor({.collective = Collective::allToAll, .bytes = 100}).empty());
-  EXPECT_EQ(whyNot(*one, {.collective = Collective::allToAll}), "");
+  const SelectorInput input{.collective = Collective::allToAll, .ranks = 4, .bytes = 4000, .hosts = 4};
+  for (const char* algo : {"", "^ring", "alltoall:^spread", "mine__x"})  // the last is not meant for alltoall
+    EXPECT_NE(chooserOf(textsOf({{"a.json", kAllToAll}}), algo)->choose(input)->algorithm->name, "mine__x")
+        << algo;
+  const auto named = chooserOf(textsOf({{"a.json", kAllToAll}}), "alltoall:Mine__X,spread")->choose(input);
+  ASSERT_TRUE(named.isOk());
+  EXPECT_EQ(named->algorithm->name, "mine__x");
   // A promise must hold.
   EXPECT_THAT(
       refusal(

@@ -268,7 +268,7 @@ TEST(AlgorithmJson, RefusalsNameFileLinePathAndReason) {
   bad("\"ranks\": \"all\"", "\"ranks\": [0, 0]", {"programs[0].ranks[1]: a second program for rank 0"});
   bad("\"ranks\": \"all\"", "\"ranks\": 9", {"programs[0].ranks: 9: there are 4 ranks"});
   bad("\"collective\": \"allreduce\"", "\"collective\": \"allsing\"",
-      {"collective: must be allreduce", "allsing"});
+      {"collective: must be one of ", "allreduce", "allsing"});
   bad("\"collective\": \"allreduce\"", "\"collective\": \"allreduce\", \"root\": 0",
       {"root: allreduce has no root"});
   bad("\"name\": \"my-ring\",", "", {"a.json:3: \"name\" is missing"});
