@@ -306,7 +306,7 @@ Result<ScheduleSet> translateAll(const MscclProgram& program, bool orderScratch)
   }
   for (Schedule& schedule : set) schedule.scratchSegments = scratch;
   if (const Status inferred = infer(set); !inferred.isOk())
-    return invalidUsage("{}: {}", program.file, inferred.message());
+    return invalidUsage("{}: not a right {}: {}", program.file, name(program.collective), inferred.message());
   return set;
 }
 
