@@ -136,11 +136,10 @@ Result<Choice> Planner::choiceFor(const Operation& operation, bool zeroCopy) con
 
 Status Planner::check(const Operation& operation) const {
   if (!selector_.isLimited() || endpoint_.ranks() == 1) return Status::ok();
-  const auto mapped = choiceFor(operation, true);
-  const auto plain = choiceFor(operation, false);
-  if (!mapped.isOk() && !plain.isOk()) return plain.status();
-  if (mapped.isOk()) TUTTI_TRY(checkKind(operation, *mapped->algorithm));
-  return plain.isOk() ? checkKind(operation, *plain->algorithm) : Status::ok();
+  if (const auto mapped = choiceFor(operation, true); mapped.isOk())
+    return checkKind(operation, *mapped->algorithm);
+  TUTTI_ASSIGN(const Choice plain, choiceFor(operation, false));
+  return checkKind(operation, *plain.algorithm);
 }
 
 Status Planner::checkKind(const Operation& operation, const Candidate& algorithm) const {

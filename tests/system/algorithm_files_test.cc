@@ -10,6 +10,7 @@
 
 #include "support/files.h"
 #include "system/log.h"
+#include "tutti/tutti.h"
 
 namespace tutti::system_test {
 namespace {
@@ -191,6 +192,54 @@ TEST(AlgorithmFiles, AreNeverUsedForAKindOfCallThatIsNotProved) {
   EXPECT_THAT(job(false), Not(HasSubstr("algorithm mine,")));
   const Settings names{{"NCCL_ALGO", "alltoall:mine"}};
   EXPECT_THAT(job(true), HasSubstr("algorithm mine,"));
+}
+
+/// Everyone stores its block at all others.
+constexpr const char* kPut =
+    R"({"name": "put", "collective": "allgather", "ranks": 3, "sharedUserBuffers": true,
+  "programs": [{"ranks": "all", "teams": ["all"], "lanes": [[
+    {"do": "signal", "team": 0},
+    {"do": "wait", "team": 0},
+    {"do": "copy", "src": "input[rank]", "dst": "output[rank]", "dstTeam": 0},
+    {"do": "signal", "team": 0, "flag": 1},
+    {"do": "wait", "team": 0, "flag": 1}]]}]})";
+
+TEST(AlgorithmFiles, UseOthersBuffersOnlyWhereBlocksLieAlikeOnAllRanks) {
+  const Files files;
+  const Settings settings{{"TUTTI_ALGO_FILES", files.write("put.json", kPut)},
+                          {"NCCL_ALGO", "allgather:put,ring"}};
+  for (const bool gaps : {false, true}) {
+    const Log log;
+    RankProcesses processes(3, Path::sharedMemory, [gaps](Rank& self, const ChildSide& parent) {
+      const std::vector<size_t> counts = {700, 1, 333};
+      std::vector<size_t> places = {0, 700, 701};
+      if (gaps)
+        for (size_t block = 0; block < 3; ++block)
+          places[block] += (block + 1) * static_cast<size_t>(self.rank);
+      constexpr size_t kRoom = 2000;
+      int* input = nullptr;
+      int* output = nullptr;
+      must(ncclMemAlloc(reinterpret_cast<void**>(&input), kRoom * sizeof(int)), "ncclMemAlloc", parent);
+      must(ncclMemAlloc(reinterpret_cast<void**>(&output), kRoom * sizeof(int)), "ncclMemAlloc", parent);
+      const size_t mine = counts[static_cast<size_t>(self.rank)];
+      for (size_t i = 0; i < mine; ++i) input[i] = 1000 * self.rank + static_cast<int>(i);
+      std::fill_n(output, kRoom, -1);
+      std::vector<int> expected(output, output + kRoom);
+      for (size_t block = 0; block < 3; ++block)
+        for (size_t i = 0; i < counts[block]; ++i)
+          expected[places[block] + i] = 1000 * static_cast<int>(block) + static_cast<int>(i);
+      must(tuttiAllGatherv(input, output, mine, counts.data(), places.data(), ncclInt32, self.comm, nullptr),
+           "tuttiAllGatherv", parent);
+      must(cudaStreamSynchronize(nullptr), "cudaStreamSynchronize", parent);
+      must(ncclCommDestroy(self.comm), "ncclCommDestroy", parent);
+      const bool right = std::equal(expected.begin(), expected.end(), output);
+      must(ncclMemFree(input), "ncclMemFree", parent);
+      must(ncclMemFree(output), "ncclMemFree", parent);
+      return right ? 0 : 2;
+    });
+    processes.expectSuccess(30s);
+    EXPECT_EQ(log.text().find("algorithm ring,") != std::string::npos, gaps) << log.text();
+  }
 }
 
 }  // namespace
