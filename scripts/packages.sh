@@ -1,7 +1,7 @@
 # Sourced by the scripts beside it: Debian packages, and installing those that are missing.
 
 # What the library and its programs need to be built.
-build_packages="g++ cmake ninja-build libfmt-dev libpugixml-dev libhwy-dev nlohmann-json3-dev"
+build_packages="g++ libcli11-dev cmake ninja-build libfmt-dev libpugixml-dev libhwy-dev nlohmann-json3-dev"
 # What the tests need besides.
 test_packages="ccache clang-format clang-tidy gcc iperf3 iproute2 libgtest-dev libgmock-dev libopenmpi-dev openmpi-bin \
 libhwloc-dev libibverbs-dev librsvg2-dev openssh-client pkg-config procps python3-minimal util-linux binutils"

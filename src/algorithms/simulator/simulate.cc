@@ -47,6 +47,7 @@ Result<Plan> makePlan(const Cluster& cluster, const Job& job) {
   const int32_t ways = job.algorithm == "ring" ? plan.channelCount : 1;
   for (int32_t c = 0; c < ways; ++c) {
     plan.orders.push_back(cluster.ringOrder(c));
+    if (job.inRankOrder) std::ranges::sort(plan.orders.back());
     plan.channels.push_back({job.bytes / ways, job.algorithm == "ring" ? c : -1});
   }
   return plan;

@@ -25,6 +25,8 @@ struct Job {
   double slotBytes = 128 * 1024;  // that one message carries at most
   int32_t fifoSlots = 8;
   Engine engine = Engine::automatic;
+  /// Algorithms take the ranks in the order of their numbers, not host by host.
+  bool inRankOrder = false;
 };
 
 struct Outcome {
