@@ -46,6 +46,7 @@ struct Latencies {
 struct Route {
   std::vector<Hop> hops;
   double latency = 0;
+  bool leavesHost = false;
 };
 
 /// Immutable. Holds the links of all hosts and of the network, and finds ways by arithmetic: nothing grows

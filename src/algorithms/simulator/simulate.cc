@@ -19,6 +19,14 @@ struct Plan {
   std::vector<std::vector<int32_t>> orders;
   std::vector<ChannelShare> channels;
   int32_t channelCount = 1;
+  bool ring = false;
+
+  /// One channel stands for all.
+  void merge() {
+    if (channels.size() < 2) return;
+    orders.resize(1);
+    channels = {{channels[0].bytes * channelCount, -1, channels[0].limit * channelCount}};
+  }
 };
 
 Result<Plan> makePlan(const Cluster& cluster, const Job& job) {
@@ -42,14 +50,18 @@ Result<Plan> makePlan(const Cluster& cluster, const Job& job) {
   plan.request.blocks = job.blocks;
   plan.request.hosts = cluster.ranksOfHosts();
   plan.channelCount = job.channels > 0 ? job.channels : cluster.rings();
-  // Rings of different channels go different ways; what else there is spreads over the ports of each rank
-  // anyway.
-  const int32_t ways = job.algorithm == "ring" ? plan.channelCount : 1;
-  for (int32_t c = 0; c < ways; ++c) {
+  // Every channel of a ring goes its own way. Others spread over the ports of each rank anyway, but where
+  // each channel has its own order, ranks take turns at what only some do (a tree's root).
+  plan.ring = plan.algorithm->name == "ring";
+  const double block = cluster.host().channelBytesPerSecond * cluster.latencies().efficiency;
+  for (int32_t c = 0; c < plan.channelCount; ++c) {
     plan.orders.push_back(cluster.ringOrder(c));
     if (job.inRankOrder) std::ranges::sort(plan.orders.back());
-    plan.channels.push_back({job.bytes / ways, job.algorithm == "ring" ? c : -1});
+    plan.channels.push_back({job.bytes / plan.channelCount, plan.ring ? c : -1, block});
   }
+  const bool alike =
+      std::ranges::all_of(plan.orders, [&](const auto& order) { return order == plan.orders[0]; });
+  if (!plan.ring && alike) plan.merge();
   return plan;
 }
 
@@ -138,7 +150,8 @@ Timing runHierarchy(const Cluster& cluster, const Plan& plan, const Job& job, do
       }
     std::vector<Flow> flows;
     for (const Route& route : routes) {
-      flows.push_back({route.hops, block / slices});
+      flows.push_back(
+          {route.hops, block / slices, plan.channels[0].limit * static_cast<double>(plan.channels.size())});
       for (const Hop& hop : route.hops)
         timing.linkBusy[hop.link] +=
             h * block * static_cast<double>(hop.weight) / shares.capacity()[hop.link];
@@ -203,13 +216,16 @@ double busFactor(Collective collective, int32_t ranks) {
 }
 
 Result<Outcome> simulate(const Cluster& cluster, const Job& job) {
-  TUTTI_ASSIGN(const Plan plan, makePlan(cluster, job));
+  TUTTI_ASSIGN(Plan plan, makePlan(cluster, job));
   Outcome outcome;
   outcome.channels = plan.channelCount;
   outcome.slices = slicesOf(plan, job);
   bool exclusiveOr = false;
   const bool canBeSymmetric = job.engine == Engine::automatic || job.engine == Engine::symmetric;
   const bool symmetric = canBeSymmetric && isSymmetric(plan, &exclusiveOr);
+  // Where all ranks do the same, so do channels. And what one channel's order costs too much to follow, many
+  // do.
+  if (!plan.ring && (symmetric || stepsOf(plan) > kMostSteps)) plan.merge();
   TUTTI_ASSIGN(outcome.engine, chooseEngine(plan, job, symmetric, symmetric ? 0 : stepsOf(plan)));
   Timing timing;
   if (outcome.engine == Engine::symmetric) {

@@ -63,6 +63,7 @@ class SymmetricEngine {
   struct Transfers {
     std::vector<std::vector<double>> seconds;
     std::vector<std::vector<double>> latency;
+    std::vector<std::vector<uint8_t>> leavesHost;
     std::vector<std::pair<uint32_t, double>> busy;
   };
 
@@ -79,18 +80,16 @@ class SymmetricEngine {
     if (!isNew) return transfers;
     std::vector<Route> routes;
     std::vector<Flow> flows;
-    double total = 0;
-    for (const ChannelShare& channel : job_.channels) total += channel.bytes;
     for (size_t c = 0; c < job_.channels.size(); ++c)
       for (int32_t x = 0; x < p_; ++x)
         routes.push_back(cluster_.route(job_.orders[c][at(x)], job_.orders[c][at(target(x, distance))],
                                         job_.channels[c].ring));
     std::map<uint32_t, double> busy;
     for (size_t i = 0; i < routes.size(); ++i) {
-      const double bytes = job_.channels[i / static_cast<size_t>(p_)].bytes;
-      flows.push_back({routes[i].hops, bytes});
+      const ChannelShare& channel = job_.channels[i / static_cast<size_t>(p_)];
+      flows.push_back({routes[i].hops, channel.bytes, channel.limit});
       for (const Hop& hop : routes[i].hops)
-        busy[hop.link] += bytes * static_cast<double>(hop.weight) / shares_.capacity()[hop.link];
+        busy[hop.link] += channel.bytes * static_cast<double>(hop.weight) / shares_.capacity()[hop.link];
     }
     transfers.busy.assign(busy.begin(), busy.end());
     std::vector<double> seconds;
@@ -99,14 +98,18 @@ class SymmetricEngine {
       const auto first = static_cast<ptrdiff_t>(c) * p_;
       transfers.seconds.emplace_back(seconds.begin() + first, seconds.begin() + first + p_);
       std::vector<double>& latency = transfers.latency.emplace_back();
-      for (int32_t x = 0; x < p_; ++x) latency.push_back(routes[static_cast<size_t>(first + x)].latency);
+      std::vector<uint8_t>& leaves = transfers.leavesHost.emplace_back();
+      for (int32_t x = 0; x < p_; ++x) {
+        latency.push_back(routes[static_cast<size_t>(first + x)].latency);
+        leaves.push_back(routes[static_cast<size_t>(first + x)].leavesHost ? 1 : 0);
+      }
     }
     return transfers;
   }
 
   double runChannel() {
     time_.assign(at(p_), 0);
-    senderFree_.assign(at(p_), 0);
+    for (std::vector<double>& free : senderFree_) free.assign(at(p_), 0);
     queues_.clear();
     inARow_ = false;
     const double most = std::min(job_.slices, 3.0);
@@ -124,7 +127,8 @@ class SymmetricEngine {
 
   double latest() const {
     double value = 0;
-    for (size_t x = 0; x < time_.size(); ++x) value = std::max({value, time_[x], senderFree_[x]});
+    for (size_t x = 0; x < time_.size(); ++x)
+      value = std::max({value, time_[x], senderFree_[0][x], senderFree_[1][x]});
     return value;
   }
 
@@ -133,7 +137,7 @@ class SymmetricEngine {
     for (const Step& step : block.steps)
       moving = moving || step.peerTo.stride != 0 || step.peerFrom.stride != 0;
     const int32_t period = cluster_.host().places;
-    std::vector<double> before, beforeSender;
+    std::vector<double> before, beforeSender[2];
     double lastMost = 0;
     for (int32_t i = 0; i < block.iterations; ++i) {
       for (const Step& step : block.steps) runStep(step, i);
@@ -144,11 +148,11 @@ class SymmetricEngine {
       const double step = most - lastMost;
       bool same = !before.empty();
       for (size_t x = 0; same && x < time_.size(); ++x)
-        same = std::abs(time_[x] - before[x] - step) <= 1e-9 * step &&
-               std::abs(senderFree_[x] - beforeSender[x] - step) <= 1e-9 * step;
+        same = isLater(time_[x], before[x], step) && isLater(senderFree_[0][x], beforeSender[0][x], step) &&
+               isLater(senderFree_[1][x], beforeSender[1][x], step);
       const bool givesUp = static_cast<double>(i) * p_ > kMostWork && !before.empty();
       before = time_;
-      beforeSender = senderFree_;
+      for (size_t which = 0; which < 2; ++which) beforeSender[which] = senderFree_[which];
       lastMost = most;
       if (!same && !givesUp) continue;
       timing_.approximate = timing_.approximate || !same;
@@ -158,11 +162,17 @@ class SymmetricEngine {
     }
   }
 
+  /// A sender that nothing is sent by stands still.
+  static bool isLater(double now, double before, double step) {
+    return now == 0 || std::abs(now - before - step) <= 1e-9 * step;
+  }
+
   /// `times` periods of `period` iterations that each take `step`.
   void skip(const Block& block, int32_t times, int32_t period, double step) {
     const double later = times * step;
     for (double& t : time_) t += later;
-    for (double& t : senderFree_) t += later;
+    for (std::vector<double>& free : senderFree_)
+      for (double& t : free) t += later;
     for (auto& [key, queue] : queues_)
       for (std::vector<double>& arrivals : queue)
         for (double& t : arrivals) t += later;
@@ -199,14 +209,16 @@ class SymmetricEngine {
     const double scale = share / job_.slices;
     const std::vector<double>& seconds = transfers.seconds[channel_];
     const std::vector<double>& latency = transfers.latency[channel_];
+    const std::vector<uint8_t>& leaves = transfers.leavesHost[channel_];
     const bool alone = !receives(step.kind);
     const double wait = alone && inARow_ ? latencies_.perMessage : 0;
     inARow_ = alone;
     std::vector<double> arrivals(at(p_));
     for (int32_t x = 0; x < p_; ++x) {
       time_[at(x)] += wait;
-      senderFree_[at(x)] = std::max(time_[at(x)], senderFree_[at(x)]) + seconds[at(x)] * scale;
-      arrivals[at(target(x, distance))] = senderFree_[at(x)] + latency[at(x)];
+      double& free = senderFree_[leaves[at(x)]][at(x)];
+      free = std::max(time_[at(x)], free) + seconds[at(x)] * scale;
+      arrivals[at(target(x, distance))] = free + latency[at(x)];
     }
     // Position 0 takes it from here under the name of the position that sends to it.
     const int32_t sender = job_.exclusiveOr ? distance : wrap(-distance, p_);
@@ -235,7 +247,7 @@ class SymmetricEngine {
   bool counting_ = false;  // bytes by distance: they are those of every channel and slice
   size_t channel_ = 0;
   bool inARow_ = false;
-  std::vector<double> time_, senderFree_;
+  std::vector<double> time_, senderFree_[2];  // of senders inside hosts, and to others
   std::vector<double> localSeconds_;
   std::map<std::pair<int32_t, int32_t>, std::deque<std::vector<double>>>
       queues_;  // by sender to position 0, port
