@@ -21,11 +21,27 @@ struct Plan {
   int32_t channelCount = 1;
   bool ring = false;
 
+  /// Channels of one order become one.
+  void joinAlike() {
+    for (size_t c = 0; c < orders.size(); ++c)
+      for (size_t other = orders.size() - 1; other > c; --other) {
+        if (orders[other] != orders[c]) continue;
+        channels[c].bytes += channels[other].bytes;
+        channels[c].limit += channels[other].limit;
+        orders.erase(orders.begin() + static_cast<ptrdiff_t>(other));
+        channels.erase(channels.begin() + static_cast<ptrdiff_t>(other));
+      }
+  }
   /// One channel stands for all.
   void merge() {
     if (channels.size() < 2) return;
     orders.resize(1);
-    channels = {{channels[0].bytes * channelCount, -1, channels[0].limit * channelCount}};
+    ChannelShare all{0, -1, 0};
+    for (const ChannelShare& channel : channels) {
+      all.bytes += channel.bytes;
+      all.limit += channel.limit;
+    }
+    channels = {all};
   }
 };
 
@@ -138,6 +154,8 @@ Timing runHierarchy(const Cluster& cluster, const Plan& plan, const Job& job, do
   timing.linkBusy.resize(cluster.capacity().size());
   FairShares shares(cluster.capacity());
   double seconds = cluster.latencies().call;
+  double limit = 0;
+  for (const ChannelShare& channel : plan.channels) limit += channel.limit;
   for (const bool gathers : {true, false}) {
     std::vector<Route> routes;
     for (size_t host = 0; host < hosts.size(); ++host)
@@ -150,8 +168,7 @@ Timing runHierarchy(const Cluster& cluster, const Plan& plan, const Job& job, do
       }
     std::vector<Flow> flows;
     for (const Route& route : routes) {
-      flows.push_back(
-          {route.hops, block / slices, plan.channels[0].limit * static_cast<double>(plan.channels.size())});
+      flows.push_back({route.hops, block / slices, limit});
       for (const Hop& hop : route.hops)
         timing.linkBusy[hop.link] +=
             h * block * static_cast<double>(hop.weight) / shares.capacity()[hop.link];
@@ -170,15 +187,16 @@ Timing runHierarchy(const Cluster& cluster, const Plan& plan, const Job& job, do
   return timing;
 }
 
-Result<Engine> chooseEngine(const Plan& plan, const Job& job, bool symmetric, double steps) {
+Result<Engine> chooseEngine(const Plan& plan, const Job& job, bool symmetric, double steps, double slices) {
   if (job.engine == Engine::symmetric && !symmetric)
     return invalidUsage("the schedules of {} are not alike", plan.algorithm->name);
   if (job.engine == Engine::hierarchy && plan.algorithm->name != "hierarchical")
     return invalidUsage("this engine knows hierarchical only");
   if (job.engine != Engine::automatic) return job.engine;
   if (symmetric) return Engine::symmetric;
-  if (steps <= kMostSteps) return Engine::rounds;
+  if (steps * slices <= kMostEvents) return Engine::events;
   if (plan.algorithm->name == "hierarchical") return Engine::hierarchy;
+  if (steps <= kMostSteps) return Engine::rounds;
   return invalidUsage(
       "{} on {} ranks has {:.0f} million steps, and the simulator takes {:.0f} where ranks differ",
       plan.algorithm->name, plan.request.ranks, steps / 1e6, kMostSteps / 1e6);
@@ -226,7 +244,8 @@ Result<Outcome> simulate(const Cluster& cluster, const Job& job) {
   // Where all ranks do the same, so do channels. And what one channel's order costs too much to follow, many
   // do.
   if (!plan.ring && (symmetric || stepsOf(plan) > kMostSteps)) plan.merge();
-  TUTTI_ASSIGN(outcome.engine, chooseEngine(plan, job, symmetric, symmetric ? 0 : stepsOf(plan)));
+  TUTTI_ASSIGN(outcome.engine,
+               chooseEngine(plan, job, symmetric, symmetric ? 0 : stepsOf(plan), outcome.slices));
   Timing timing;
   if (outcome.engine == Engine::symmetric) {
     timing =

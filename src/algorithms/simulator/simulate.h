@@ -46,7 +46,9 @@ struct Outcome {
 /// schedules that have more steps than kMostSteps and no symmetry.
 Result<Outcome> simulate(const Cluster& cluster, const Job& job);
 
-/// Steps of all ranks that the general engines take.
+/// Steps of all ranks and slices up to which events are followed one by one, and that rounds are computed
+/// for.
+constexpr double kMostEvents = 1e5;
 constexpr double kMostSteps = 3e7;
 
 /// Factor from bytes/s of the vector to bus bandwidth, as nccl-tests defines it.
