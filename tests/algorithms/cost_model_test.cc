@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "algorithms/checker.h"
@@ -38,9 +39,12 @@ TEST(CostForms, StateWhatCertificatesStateForEveryAlgorithmThatExists) {
         ASSERT_TRUE(set.isOk()) << set.status().message();
         const auto certificate = prove(*set);
         ASSERT_TRUE(certificate.isOk()) << certificate.status().message();
-        if (stated.exactRounds) EXPECT_EQ(stated.rounds, certificate->rounds) << certificate->toText();
-        if (stated.exactSent && stated.barriers == 0)
+        if (stated.exactRounds) {
+          EXPECT_EQ(stated.rounds, certificate->rounds) << certificate->toText();
+        }
+        if (stated.exactSent && stated.barriers == 0) {
           EXPECT_NEAR(stated.sent, certificate->sent, 1e-9) << certificate->toText();
+        }
         ++compared;
       }
   EXPECT_GT(compared, 100);
@@ -52,7 +56,7 @@ TEST(CostForms, NeverStateLessThanAnyAlgorithmNeeds) {
       const CostForm all = form(algorithm, Collective::allReduce, ranks);
       ASSERT_TRUE(all.known);
       EXPECT_GE(all.sent, 2.0 * (ranks - 1) / ranks - 1e-12) << algorithm << " " << ranks;
-      EXPECT_GE(all.rounds, std::ceil(std::log2(ranks)) * (ranks == 2 ? 1 : 1)) << algorithm << " " << ranks;
+      EXPECT_GE(all.rounds, std::ceil(std::log2(ranks))) << algorithm << " " << ranks;
     }
 }
 
@@ -108,7 +112,7 @@ TEST(CostModel, ChoosesTheNumberOfBlocks) {
   const double expected =
       std::sqrt(3 * (16 << 20) * costs.beta / costs.alpha);  // sqrt((rounds - 1) n beta / alpha)
   EXPECT_NEAR(best, std::min<double>(expected, kMostBlocks), 10);
-  for (const int32_t other : {1, 2, best - 1, best + 1, kMostBlocks}) {
+  for (const int32_t other : {1, 2, best - 1, std::min(best + 1, kMostBlocks), kMostBlocks}) {
     CostQuery with = query;
     with.blocks = other;
     CostQuery chosen = query;
@@ -144,7 +148,7 @@ TEST(CostModel, CountsBothLevels) {
 TEST(CostModel, PricesPairsOfAlgorithmsOverHosts) {
   const TwoLevelCosts costs = gpuCosts(370e9, 384e9);
   const double pair =
-      predictSeconds({"hierarchical/ring/ring", Collective::allReduce, 64, 1 << 30, 8}, costs);
+      predictSeconds({"hierarchical/ring/ring", Collective::allReduce, 64, 1 << 30, 8, 16}, costs);
   EXPECT_TRUE(std::isfinite(pair));
   // The network alone needs this, and it is what a ring over hosts sends.
   EXPECT_GE(pair, 2.0 * 7 / 8 * (1 << 30) / 384e9);

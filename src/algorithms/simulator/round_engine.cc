@@ -14,6 +14,7 @@ struct Clock {
   double senderFree[2] = {0, 0};    // inside the host, to others
   int32_t depth = 0;                // of the messages that it has seen
   int32_t senderDepth[2] = {0, 0};  // of the last that it sent
+  int32_t localDepth = 0;           // of the last local step
   bool inARow = false;
 };
 
@@ -52,7 +53,10 @@ class RoundEngine {
       for (const double busy : timing_.linkBusy) perSlice = std::max(perSlice, busy);
       seconds += (program_.slices - most) * perSlice;
     }
-    for (double& busy : timing_.linkBusy) busy *= program_.slices;
+    for (double& busy : timing_.linkBusy) {
+      busy *= program_.slices;
+      seconds = std::max(seconds, busy);
+    }
     timing_.seconds = seconds + latencies_.call;
     timing_.rounds = rounds_;
     return std::move(timing_);
@@ -127,7 +131,8 @@ class RoundEngine {
       clock.inARow = false;
     }
     if (op.traffic > 0) {
-      if (depths_[number] < 0) depths_[number] = clock.depth + 1;
+      clock.localDepth = std::max(clock.depth, clock.localDepth) + 1;
+      if (depths_[number] < 0) depths_[number] = clock.localDepth;
       if (op.sends < 0) clock.time += durations_[number].seconds;
     }
     for (; *flags < op.waits; ++*flags) {

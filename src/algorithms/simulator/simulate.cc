@@ -32,6 +32,15 @@ struct Plan {
         channels.erase(channels.begin() + static_cast<ptrdiff_t>(other));
       }
   }
+  /// Every other order takes its neighbour's share.
+  void halve() {
+    for (size_t c = 0; c + 1 < orders.size(); ++c) {
+      channels[c].bytes += channels[c + 1].bytes;
+      channels[c].limit += channels[c + 1].limit;
+      orders.erase(orders.begin() + static_cast<ptrdiff_t>(c + 1));
+      channels.erase(channels.begin() + static_cast<ptrdiff_t>(c + 1));
+    }
+  }
   /// One channel stands for all.
   void merge() {
     if (channels.size() < 2) return;
@@ -243,7 +252,9 @@ Result<Outcome> simulate(const Cluster& cluster, const Job& job) {
   const bool symmetric = canBeSymmetric && isSymmetric(plan, &exclusiveOr);
   // Where all ranks do the same, so do channels. And what one channel's order costs too much to follow, many
   // do.
-  if (!plan.ring && (symmetric || stepsOf(plan) > kMostSteps)) plan.merge();
+  if (!plan.ring && symmetric) plan.merge();
+  while (!plan.ring && plan.channels.size() > 3 && stepsOf(plan) > kMostChannelSteps) plan.halve();
+  if (!plan.ring && stepsOf(plan) > kMostSteps) plan.merge();
   TUTTI_ASSIGN(outcome.engine,
                chooseEngine(plan, job, symmetric, symmetric ? 0 : stepsOf(plan), outcome.slices));
   Timing timing;
@@ -252,6 +263,7 @@ Result<Outcome> simulate(const Cluster& cluster, const Job& job) {
         runSymmetric(cluster, {atPosition(plan, 0), exclusiveOr, plan.orders, plan.channels, outcome.slices});
   } else if (outcome.engine == Engine::hierarchy) {
     timing = runHierarchy(cluster, plan, job, outcome.slices);
+    timing.approximate = true;
   } else {
     TUTTI_ASSIGN(const Program program, makeProgram(plan, job));
     TUTTI_ASSIGN(timing, outcome.engine == Engine::events ? runEvents(cluster, program, job.fifoSlots)

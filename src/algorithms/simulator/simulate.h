@@ -48,8 +48,10 @@ Result<Outcome> simulate(const Cluster& cluster, const Job& job);
 
 /// Steps of all ranks and slices up to which events are followed one by one, and that rounds are computed
 /// for.
-constexpr double kMostEvents = 1e5;
+constexpr double kMostEvents = 4e5;
 constexpr double kMostSteps = 3e7;
+/// Beyond these, every other channel's order stands for two.
+constexpr double kMostChannelSteps = 1e6;
 
 /// Factor from bytes/s of the vector to bus bandwidth, as nccl-tests defines it.
 double busFactor(Collective collective, int32_t ranks);

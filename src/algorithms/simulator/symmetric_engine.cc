@@ -55,6 +55,8 @@ class SymmetricEngine {
       const Transfers& transfers = transfersAt(distance);
       for (const auto& [link, busy] : transfers.busy) timing_.linkBusy[link] += busy * bytes;
     }
+    // Ranks that are not in step with each other may have been given more of a link than there is.
+    for (const double busy : timing_.linkBusy) seconds = std::max(seconds, busy);
     timing_.seconds = seconds + latencies_.call;
     return std::move(timing_);
   }
