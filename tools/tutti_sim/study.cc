@@ -12,6 +12,7 @@ namespace tutti::simtool {
 namespace {
 
 constexpr int32_t kRanksPerPlainHost = 8;
+constexpr int32_t kManyRanks = 2048;
 
 }  // namespace
 
@@ -38,6 +39,32 @@ int32_t Study::hostsFor(int32_t ranks) const {
 
 std::vector<sim::Protocol> Study::protocols() const {
   return gpus() ? options_->protocols : std::vector<sim::Protocol>{sim::Protocol::simple};
+}
+
+std::vector<sim::Protocol> Study::protocolsFor(const std::string& algorithm, int32_t ranks, double bytes) {
+  const std::vector<sim::Protocol> all = protocols();
+  if (ranks <= kManyRanks || all.size() == 1) return all;
+  sim::Protocol best = all.front();
+  double least = std::numeric_limits<double>::infinity();
+  for (const sim::Protocol protocol : all) {
+    const auto on = cluster(ranks, protocol, algorithm == "tree");
+    if (!on.isOk()) return all;
+    const sim::HostModel& host = (*on)->host();
+    const sim::Latencies& times = (*on)->latencies();
+    const double inside = static_cast<double>((*on)->rings()) * host.channelBytesPerSecond * times.efficiency;
+    TwoLevelCosts costs = gpuCosts(inside, host.portBytesPerSecond * host.ports * times.efficiency);
+    costs.call = times.call;
+    costs.inside.alpha = costs.inside.sliceAlpha = times.inside;
+    costs.between.alpha = costs.between.sliceAlpha = times.between;
+    costs.inside.sliceBytes = static_cast<size_t>(job(algorithm, bytes, protocol).slotBytes);
+    const double seconds = predictSeconds(
+        {algorithm, options_->collective, ranks, static_cast<size_t>(bytes), (*on)->hosts(), (*on)->rings()},
+        costs);
+    if (seconds >= least) continue;
+    least = seconds;
+    best = protocol;
+  }
+  return {best};
 }
 
 Result<sim::Cluster> Study::build(int32_t ranks, sim::Protocol protocol, bool tree,
@@ -118,7 +145,7 @@ Result<Row> Study::run(const std::string& algorithm, int32_t ranks, double bytes
   const Algorithm& known = *findAlgorithm(algorithm);
   Row best;
   Status failure;
-  for (const sim::Protocol protocol : protocols()) {
+  for (const sim::Protocol protocol : protocolsFor(algorithm, ranks, bytes)) {
     TUTTI_ASSIGN(const sim::Cluster* const on, cluster(ranks, protocol, algorithm == "tree"));
     Row row{ranks, on->hosts(), bytes, algorithm, gpus() ? sim::name(protocol) : "", 0, {}};
     row.blocks = chooseBlocks(known, *on, bytes);

@@ -59,6 +59,8 @@ class Study {
   explicit Study(const Options& options) : options_(&options) {}
   int32_t chooseBlocks(const Algorithm& algorithm, const sim::Cluster& cluster, double bytes) const;
   std::vector<sim::Protocol> protocols() const;
+  /// Those to simulate: all, or for many ranks the one that closed forms find best.
+  std::vector<sim::Protocol> protocolsFor(const std::string& algorithm, int32_t ranks, double bytes);
 
   const Options* options_;
   SystemDescription system_;
