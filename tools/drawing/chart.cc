@@ -13,6 +13,7 @@ namespace {
 
 // Pixels.
 constexpr double kPanelWidth = 560, kPanelHeight = 400, kLeft = 92, kRight = 24, kTop = 40, kBottom = 62;
+constexpr size_t kPanelsAcross = 2;
 constexpr double kTitle = 64, kLegendRow = 22, kLegendColumn = 270, kMargin = 16;
 
 struct Range {
@@ -107,14 +108,17 @@ std::string axisText(double value, Unit unit) {
 std::string chartSvg(const std::string& title, const std::vector<std::string>& notes,
                      const std::vector<Panel>& panels) {
   Svg svg;
-  const double width = std::max(1.0, static_cast<double>(panels.size())) * kPanelWidth + 2 * kMargin;
+  const size_t across = std::clamp<size_t>(panels.size(), 1, kPanelsAcross);
+  const double width = static_cast<double>(across) * kPanelWidth + 2 * kMargin;
   svg.text(kMargin + 8, 30, title, {.size = 18, .bold = true});
   for (size_t i = 0; i < notes.size(); ++i)
     svg.text(kMargin + 8, 52 + 17 * static_cast<double>(i), notes[i], {.size = 12, .fill = "#555"});
   const double top = kTitle + 17 * std::max(0.0, static_cast<double>(notes.size()) - 1);
   for (size_t i = 0; i < panels.size(); ++i)
-    drawPanel(svg, panels[i], kMargin + kPanelWidth * static_cast<double>(i), top);
-  double y = top + kPanelHeight + 12;
+    drawPanel(svg, panels[i], kMargin + kPanelWidth * static_cast<double>(i % across),
+              top + kPanelHeight * static_cast<double>(i / across));
+  const size_t rows = (std::max<size_t>(panels.size(), 1) + across - 1) / across;
+  double y = top + kPanelHeight * static_cast<double>(rows) + 12;
   const auto columns = static_cast<size_t>(std::max(1.0, std::floor((width - 2 * kMargin) / kLegendColumn)));
   const std::vector<Curve> none;
   const std::vector<Curve>& curves = panels.empty() ? none : panels[0].curves;

@@ -30,7 +30,7 @@ struct Panel {
 /// "64K", "1.5G" (powers of 1024), "20 us", "370 GB/s" (powers of 1000).
 std::string axisText(double value, Unit unit);
 
-/// SVG: the panels side by side, a legend of all curves' names below.
+/// SVG: the panels, two in a row, a legend of all curves' names below.
 std::string chartSvg(const std::string& title, const std::vector<std::string>& notes,
                      const std::vector<Panel>& panels);
 
