@@ -157,6 +157,18 @@ TEST(CostModel, PricesPairsOfAlgorithmsOverHosts) {
       std::isinf(predictSeconds({"hierarchical/ring/nothing", Collective::allReduce, 64, 8, 8}, costs)));
 }
 
+TEST(CostModel, CountsLatencyOnceInPipelinesThatNeedNotWait) {
+  TwoLevelCosts costs;
+  costs.inside.alpha = 10e-6;
+  costs.inside.beta = 1e-9;
+  costs.inside.sliceBytes = 1000;
+  // A chain of 3 stages, 10 slices of 1 us.
+  const CostQuery query{"ring", Collective::broadcast, 4, 10000};
+  EXPECT_NEAR(predictSeconds(query, costs), (3 + 9) * 11e-6, 1e-12);
+  costs.asynchronous = true;
+  EXPECT_NEAR(predictSeconds(query, costs), 3 * 11e-6 + 9 * 1e-6, 1e-12);
+}
+
 TEST(CostModel, PricesARankAloneAsACopy) {
   CostParameters costs;
   costs.coreByte = 1e-9;
