@@ -77,7 +77,7 @@ double predictedSeconds(const Candidate& candidate, const SelectorInput& input, 
   if (blocks != nullptr) *blocks = query.blocks;
   if (sharesMemory(input) || input.hosts == input.ranks) return predictSeconds(query, main);
   const int32_t rails = candidate.medium == Medium::hosts ? std::max(1, input.rails) : 1;
-  TwoLevelCosts both{costs.shared, forChannels(costs.network, channels), 0};
+  TwoLevelCosts both{costs.shared, forChannels(costs.network, channels)};
   both.between.beta = forChannels(costs.network, channels * rails).beta;
   return predictSeconds(query, both);
 }
