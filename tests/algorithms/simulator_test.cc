@@ -234,6 +234,26 @@ TEST(Simulator, AnswersForThousandsOfRanks) {
   EXPECT_NEAR(doubling, 8 * 8 * 1e9 / port, 0.3 * doubling);
 }
 
+// Every rank starts more messages than are kept apart, then takes them.
+TEST(Simulator, ExchangesWithThousandsAtOnce) {
+  const Cluster cluster = tcpCluster(1024, 128);
+  Job job;
+  job.algorithm = findAlgorithm("spread") != nullptr ? "spread" : "pairwise";
+  job.collective = Collective::allToAll;
+  job.bytes = 1e8;
+  const auto outcome = simulate(cluster, job);
+  ASSERT_TRUE(outcome.isOk()) << outcome.status().message();
+  EXPECT_EQ(outcome->engine, Engine::symmetric);
+  // A port carries what 8 ranks send to the other 1016.
+  const double bound = 8 * 1016.0 / 1024 * 1e8 / cluster.host().portBytesPerSecond;
+  EXPECT_GE(outcome->seconds, bound * (1 - 1e-6));
+  EXPECT_LE(outcome->seconds, 1.15 * bound);
+  // One rank with many: few steps in all.
+  job.collective = Collective::gather;
+  job.algorithm = "pairwise";
+  EXPECT_TRUE(simulate(tcpCluster(16384, 2048), job).isOk());
+}
+
 TEST(Simulator, KeepsMoreMessagesWaitingThanAFifoHoldsAtTheSender) {
   // Rank 0 feeds a chain whose links are as fast: one slot at a time costs a round trip of latency each.
   const Cluster cluster = uniform(3, alphaBetaGamma());

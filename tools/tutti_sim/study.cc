@@ -13,6 +13,7 @@ namespace {
 
 constexpr int32_t kRanksPerPlainHost = 8;
 constexpr int32_t kManyRanks = 2048;
+constexpr double kLargePipeline = 64 << 20;
 
 }  // namespace
 
@@ -44,6 +45,10 @@ std::vector<sim::Protocol> Study::protocols() const {
 std::vector<sim::Protocol> Study::protocolsFor(const std::string& algorithm, int32_t ranks, double bytes) {
   const std::vector<sim::Protocol> all = protocols();
   if (ranks <= kManyRanks || all.size() == 1) return all;
+  // A large vector in a pipeline hides latency: bytes are all that counts.
+  const CostQuery query{algorithm, options_->collective, ranks, static_cast<size_t>(bytes), hostsFor(ranks)};
+  if (const CostForm form = costForm(query, 1); form.stages > 0 && bytes * form.largest > kLargePipeline)
+    return {all.front()};
   sim::Protocol best = all.front();
   double least = std::numeric_limits<double>::infinity();
   for (const sim::Protocol protocol : all) {
@@ -183,8 +188,7 @@ Result<std::vector<Row>> Study::runAll() {
       rows.insert(rows.end(), some.begin(), some.end());
     }
   }
-  if (rows.empty())
-    return invalidUsage("no algorithm can run this: {}", leftOut_.empty() ? "" : leftOut_.front());
+  if (rows.empty()) return invalidUsage("no algorithm can run this: {}", fmt::join(leftOut_, "; "));
   return rows;
 }
 

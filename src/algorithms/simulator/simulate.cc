@@ -140,13 +140,15 @@ Result<Program> makeProgram(const Plan& plan, const Job& job) {
   return program;
 }
 
-/// Steps of all ranks and channels, from those of some.
+/// Steps of all ranks and channels, from those of some: the root may have more than others.
 double stepsOf(const Plan& plan) {
   const int32_t p = plan.request.ranks;
   double most = 0;
-  for (const int32_t position : {0, 1, p / 2, p - 1})
-    if (position >= 0 && position < p) most = std::max(most, stepCount(atPosition(plan, position)));
-  return most * p * static_cast<double>(plan.channels.size());
+  for (const int32_t position : {0, 1, 2, p / 2, p - 1})
+    if (position < p && position != plan.request.root)
+      most = std::max(most, stepCount(atPosition(plan, position)));
+  const double ofRoot = stepCount(atPosition(plan, plan.request.root));
+  return (ofRoot + most * (p - 1)) * static_cast<double>(plan.channels.size());
 }
 
 /// The rings over hosts of "hierarchical": every round moves a block of every rail to the next host, and

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <deque>
 #include <map>
+#include <memory>
 #include <utility>
 
 #include "algorithms/layout.h"
@@ -16,6 +17,9 @@ namespace {
 constexpr size_t kMostDistances = 64;
 /// Positions x iterations after which a loop that has not become periodic is taken to be so.
 constexpr double kMostWork = 4e8;
+/// Messages under way that are kept apart. Where each rank starts one to every other before it takes any, the
+/// rest are taken to arrive with their latest.
+constexpr size_t kMostPending = 512;
 
 int32_t roundDistance(int32_t distance, int32_t places, int32_t positions) {
   const int32_t hosts = distance / places;
@@ -70,6 +74,8 @@ class SymmetricEngine {
     std::vector<std::pair<uint32_t, double>> busy;
   };
 
+  using Arrivals = std::shared_ptr<std::vector<double>>;  // at each position
+
   size_t at(int32_t position) const { return static_cast<size_t>(position); }
   int32_t distanceTo(int32_t peer) const { return peer; }  // from position 0
   int32_t target(int32_t position, int32_t distance) const {
@@ -114,6 +120,8 @@ class SymmetricEngine {
     time_.assign(at(p_), 0);
     for (std::vector<double>& free : senderFree_) free.assign(at(p_), 0);
     queues_.clear();
+    pending_ = 0;
+    latest_ = nullptr;
     inARow_ = false;
     const double most = std::min(job_.slices, 3.0);
     double ends[3] = {0, 0, 0};
@@ -195,8 +203,8 @@ class SymmetricEngine {
     for (std::vector<double>& free : senderFree_)
       for (double& t : free) t += later;
     for (auto& [key, queue] : queues_)
-      for (std::vector<double>& arrivals : queue)
-        for (double& t : arrivals) t += later;
+      for (const Arrivals& arrivals : queue)
+        for (double& t : *arrivals) t += later;
     for (const Step& s : block.steps)
       if (sends(s.kind)) count(distanceTo(s.peerTo.at(0)), movedShare(job_.schedule, s) * times * period);
   }
@@ -217,11 +225,12 @@ class SymmetricEngine {
   void receive(const Step& step, int32_t i, double busy) {
     inARow_ = false;
     const int32_t from = step.peerFrom.at(i);
-    std::deque<std::vector<double>>& queue = queues_[{from, step.portFrom}];
+    std::deque<Arrivals>& queue = queues_[{from, step.portFrom}];
     if (queue.empty()) return;  // a schedule that the checker would refuse
-    const std::vector<double>& arrivals = queue.front();
+    const std::vector<double>& arrivals = *queue.front();
     for (int32_t x = 0; x < p_; ++x) time_[at(x)] = std::max(time_[at(x)], arrivals[at(x)]) + busy;
     queue.pop_front();
+    if (--pending_ == 0) latest_ = nullptr;
   }
 
   void send(const Step& step, int32_t i, double share) {
@@ -234,16 +243,24 @@ class SymmetricEngine {
     const bool alone = !receives(step.kind);
     const double wait = alone && inARow_ ? latencies_.perMessage : 0;
     inARow_ = alone;
-    std::vector<double> arrivals(at(p_));
+    Arrivals own;
+    const bool apart = pending_ < kMostPending;
+    if (apart || latest_ == nullptr) {
+      Arrivals& fresh = apart ? own : latest_;
+      fresh = std::make_shared<std::vector<double>>(at(p_), 0.0);
+    }
+    std::vector<double>& arrivals = apart ? *own : *latest_;
     for (int32_t x = 0; x < p_; ++x) {
       time_[at(x)] += wait;
       double& free = senderFree_[leaves[at(x)]][at(x)];
       free = std::max(time_[at(x)], free) + seconds[at(x)] * scale;
-      arrivals[at(target(x, distance))] = free + latency[at(x)];
+      double& arrival = arrivals[at(target(x, distance))];
+      arrival = std::max(arrival, free + latency[at(x)]);
     }
     // Position 0 takes it from here under the name of the position that sends to it.
     const int32_t sender = job_.exclusiveOr ? distance : wrap(-distance, p_);
-    queues_[{sender, step.portTo}].push_back(std::move(arrivals));
+    queues_[{sender, step.portTo}].push_back(apart ? std::move(own) : latest_);
+    ++pending_;
     count(distance, share);
   }
 
@@ -270,8 +287,9 @@ class SymmetricEngine {
   bool inARow_ = false;
   std::vector<double> time_, senderFree_[2];  // of senders inside hosts, and to others
   std::vector<double> localSeconds_;
-  std::map<std::pair<int32_t, int32_t>, std::deque<std::vector<double>>>
-      queues_;  // by sender to position 0, port
+  std::map<std::pair<int32_t, int32_t>, std::deque<Arrivals>> queues_;  // by sender to position 0, port
+  size_t pending_ = 0;
+  Arrivals latest_;  // of messages that are not kept apart
   std::map<int32_t, Transfers> transfers_;
   std::map<int32_t, double> moved_;  // share of the vector that has gone so far
   Timing timing_;
