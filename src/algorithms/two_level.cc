@@ -143,7 +143,7 @@ struct Job {
     asked.rank = rank;
     asked.root = root;
     asked.blocks = blocks;
-    return findAlgorithm(algorithm)->generator(asked);
+    return findAlgorithm(algorithm)->schedule(asked);
   }
 };
 

@@ -104,7 +104,7 @@ Schedule atPosition(const Plan& plan, int32_t position) {
     std::iota(host.begin(), host.end(), first);
     first += static_cast<int32_t>(host.size());
   }
-  return plan.algorithm->generator(request);
+  return plan.algorithm->schedule(request);
 }
 
 bool isSymmetric(const Plan& plan, bool* exclusiveOr) {
