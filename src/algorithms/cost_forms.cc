@@ -130,7 +130,9 @@ CostForm circulantForm(const FormInput& in) {
     default: {
       const double rounds = in.blocks - 1 + in.levels;
       CostForm form = messageForm(rounds, rounds / in.blocks, 0, 4 * (p - 1), 1 / in.blocks);
-      form.exactSent = false;  // the busiest rank sends in every round at most
+      // Blocks do not wait for each other everywhere: the certificate's chain is shorter. And the busiest
+      // rank sends in every round at most.
+      form.exactRounds = form.exactSent = false;
       if (in.collective == Collective::reduce) form.reduced = form.serial;
       return acrossHosts(form, rounds, in.local());
     }
@@ -160,23 +162,25 @@ CostForm binomialForm(const FormInput& in) {
   switch (in.collective) {
     case Collective::broadcast: {
       CostForm form = messageForm(in.levels, in.levels, 0, 4 * (in.p - 1), 1);
-      form.exactSent = onPowerOfTwo(in);
+      form.exactRounds = form.exactSent = onPowerOfTwo(in);
       return acrossHosts(form, in.levelsBetween(), in.levelsBetween());
     }
     case Collective::reduce: {
       CostForm form = messageForm(in.levels, 1, in.levels, 5 * (in.p - 1), 1);
       form.serial = in.levels;
+      form.exactRounds = onPowerOfTwo(in);
       return acrossHosts(form, in.levelsBetween(), in.levelsBetween());
     }
     case Collective::gather: {
       CostForm form = approximately(messageForm(in.levels, 0.5, 0, 2 * in.levels, 0.5));
       form.serial = in.share;
-      form.exactRounds = true;
+      form.exactRounds = onPowerOfTwo(in);
       form.exactSent = onPowerOfTwo(in) && in.p > 2;
       return acrossHosts(form, in.levelsBetween(), far);
     }
     default: {
       CostForm form = messageForm(in.levels, in.share, 0, 2 * in.levels, 0.5);
+      form.exactRounds = onPowerOfTwo(in);
       return acrossHosts(form, in.levelsBetween(), far);
     }
   }
@@ -203,10 +207,10 @@ CostForm spreadForm(const FormInput& in) {
   return acrossHosts(form, in.hosts > 1 ? 1 : 0, all ? in.local() * far : far);
 }
 
-/// One exchange a round: p - 1 rounds.
+/// One exchange a round: p rounds, in one of which a rank meets itself.
 CostForm pairwiseForm(const FormInput& in) {
   if (in.collective != Collective::allToAll) return spreadForm(in);
-  const CostForm form = messageForm(in.p - 1, in.share, 0, 4 * (in.p - 1) + 2, 1 / in.p);
+  const CostForm form = messageForm(in.p > 2 ? in.p : 1, in.share, 0, 4 * (in.p - 1) + 2, 1 / in.p);
   return acrossHosts(form, in.p - in.local(), in.local() * (in.p - in.local()) / in.p);
 }
 

@@ -271,6 +271,9 @@ Result<Options> parseOptions(int argc, const char* const* argv, std::string* mes
   app.add_option("--verify", options.verifyAlgorithm, "the same for one algorithm");
   app.add_option("--max-ranks", options.maxRanks, "for --verify and --verify-all; default 16")
       ->check(number(1, 4096));
+  app.add_option("--symmetric-ranks", options.symmetricRanks,
+                 "also proves so many ranks where one stands for all")
+      ->check(number(2, 1 << 16));
   app.add_flag("--version", version, "prints the version");
   try {
     app.parse(argc, argv);

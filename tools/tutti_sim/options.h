@@ -41,7 +41,8 @@ struct Options {
   bool verify = false;
   std::string verifyAlgorithm;  // empty: all
   int32_t maxRanks = 16;
-  bool exit = false;  // --help, --version: done
+  int32_t symmetricRanks = 0;  // also proved, where one rank stands for all
+  bool exit = false;           // --help, --version: done
 };
 
 /// What the arguments say; `message` is what to print where options.exit is set. Errors (invalidUsage) name

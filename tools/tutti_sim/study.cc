@@ -132,7 +132,8 @@ sim::Job Study::job(const std::string& algorithm, double bytes, sim::Protocol pr
 
 /// By the closed form, with the slowest kind of message.
 int32_t Study::chooseBlocks(const Algorithm& algorithm, const sim::Cluster& cluster, double bytes) const {
-  if (!algorithm.takesBlocks || options_->blocks > 0) return options_->blocks;
+  if (!pipelinesBlocks(algorithm.name, options_->collective)) return 0;
+  if (options_->blocks > 0) return options_->blocks;
   const bool several = cluster.hosts() > 1;
   CostParameters costs;
   costs.alpha = costs.sliceAlpha = several ? cluster.latencies().between : cluster.latencies().inside;

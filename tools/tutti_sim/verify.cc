@@ -7,56 +7,20 @@
 #include <chrono>
 #include <cstdio>
 #include <mutex>
-#include <optional>
 #include <thread>
 #include <utility>
 #include <vector>
 
-#include "algorithms/checker.h"
 #include "algorithms/registry.h"
+#include "algorithms/verify.h"
 
 namespace tutti::simtool {
 namespace {
 
-constexpr Collective kCollectives[] = {
-    Collective::allReduce, Collective::allGather, Collective::reduceScatter, Collective::broadcast,
-    Collective::reduce,    Collective::allToAll,  Collective::gather,        Collective::scatter};
-
-/// One proof.
-struct Case {
-  const Algorithm* algorithm = nullptr;
-  Collective collective = Collective::allReduce;
-  int32_t ranks = 1;
-  int32_t root = 0;
-};
-
-std::vector<Case> casesOf(const Options& options) {
-  std::vector<Case> cases;
-  for (int32_t ranks = options.maxRanks; ranks >= 1; --ranks)  // long ones first: both cores end together
-    for (const Algorithm& algorithm : algorithms()) {
-      if (!options.verifyAlgorithm.empty() && algorithm.name != options.verifyAlgorithm) continue;
-      for (const Collective collective : kCollectives)
-        if (algorithm.implements(collective, ranks))
-          for (int32_t root = 0; root < (hasRoot(collective) ? ranks : 1); ++root)
-            cases.push_back({&algorithm, collective, ranks, root});
-    }
-  return cases;
-}
-
-Result<Certificate> proveCase(const Case& one) {
-  ScheduleRequest request;
-  request.collective = one.collective;
-  request.ranks = one.ranks;
-  request.root = one.root;
-  TUTTI_ASSIGN(const std::vector<Schedule> schedules, generateAll(one.algorithm->name, request));
-  return prove(schedules).withContext("{} {}, {} ranks, root {}", one.algorithm->name, name(one.collective),
-                                      one.ranks, one.root);
-}
-
-/// Takes cases until none is left or one fails.
+/// Takes tasks until none is left or one fails.
 class Prover {
  public:
-  explicit Prover(std::vector<Case> cases) : cases_(std::move(cases)), certificates_(cases_.size()) {}
+  explicit Prover(std::vector<VerifyTask> tasks) : tasks_(std::move(tasks)), outcomes_(tasks_.size()) {}
 
   Status run() {
     const unsigned count = std::max(1U, std::thread::hardware_concurrency());
@@ -67,47 +31,43 @@ class Prover {
     return failure_;
   }
 
-  /// For the most ranks that each algorithm and collective was proved for, root 0.
+  /// One a line, of the most ranks that each algorithm and collective was proved for.
   std::string certificates() const {
     std::string text;
-    std::vector<std::pair<const Algorithm*, Collective>> seen;
-    for (size_t i = 0; i < cases_.size(); ++i) {
-      const std::pair what{cases_[i].algorithm, cases_[i].collective};
-      if (std::ranges::find(seen, what) != seen.end() || !certificates_[i]) continue;
-      seen.push_back(what);
-      text += certificates_[i]->toText() + "\n";
-    }
+    for (const Algorithm& algorithm : algorithms())
+      for (const Collective collective : algorithm.collectives) {
+        const Certificate* most = nullptr;
+        for (size_t i = 0; i < tasks_.size(); ++i)
+          if (tasks_[i].algorithm == &algorithm && tasks_[i].collective == collective &&
+              (most == nullptr || outcomes_[i].certificate.ranks > most->ranks))
+            most = &outcomes_[i].certificate;
+        if (most != nullptr) text += most->toText() + "\n";
+      }
     return text;
   }
-  size_t count() const { return cases_.size(); }
+  int64_t proofs() const {
+    int64_t all = 0;
+    for (const VerifyOutcome& outcome : outcomes_) all += outcome.proofs;
+    return all;
+  }
 
  private:
   void work(bool shows) {
-    for (size_t i = next_++; i < cases_.size() && !failed_; i = next_++) {
-      if (shows && i % 64 < 2) std::fprintf(stderr, "\r%zu of %zu proofs ", i, cases_.size());
-      auto proof = statusOrCertificate(cases_[i]);
-      if (proof.isOk()) {
-        certificates_[i] = std::move(proof).value();
-        continue;
-      }
+    for (size_t i = next_++; i < tasks_.size() && !failed_; i = next_++) {
+      if (shows) std::fprintf(stderr, "\r%zu of %zu ", i, tasks_.size());
+      const Status status = statusOf([&] {
+        TUTTI_ASSIGN(outcomes_[i], tutti::verify(tasks_[i]));
+        return Status::ok();
+      });
+      if (status.isOk()) continue;
       const std::lock_guard lock(mutex_);
-      if (!failed_.exchange(true)) failure_ = proof.status();
+      if (!failed_.exchange(true)) failure_ = status;
     }
     if (shows) std::fprintf(stderr, "\r%-40s\r", "");
   }
 
-  static Result<Certificate> statusOrCertificate(const Case& one) {
-    std::optional<Result<Certificate>> proof;
-    const Status status = statusOf([&] {
-      proof.emplace(proveCase(one));
-      return Status::ok();
-    });
-    if (!status.isOk()) return status;
-    return std::move(*proof);
-  }
-
-  std::vector<Case> cases_;
-  std::vector<std::optional<Certificate>> certificates_;
+  std::vector<VerifyTask> tasks_;
+  std::vector<VerifyOutcome> outcomes_;  // each written by the thread that took its task
   std::atomic<size_t> next_{0};
   std::atomic<bool> failed_{false};
   std::mutex mutex_;
@@ -120,11 +80,11 @@ Result<std::string> verify(const Options& options) {
   if (!options.verifyAlgorithm.empty() && findAlgorithm(options.verifyAlgorithm) == nullptr)
     return invalidUsage("--verify: \"{}\" is no algorithm", options.verifyAlgorithm);
   const auto begin = std::chrono::steady_clock::now();
-  Prover prover(casesOf(options));
+  Prover prover(verifyTasks(options.maxRanks, options.symmetricRanks, options.verifyAlgorithm));
   TUTTI_TRY(prover.run());
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
   return prover.certificates() + fmt::format("{} proofs, 1 .. {} ranks, all roots: all hold. {:.1f} s\n",
-                                             prover.count(), options.maxRanks, took.count());
+                                             prover.proofs(), options.maxRanks, took.count());
 }
 
 }  // namespace tutti::simtool

@@ -74,6 +74,8 @@ Result<Plan> makePlan(const Cluster& cluster, const Job& job) {
   plan.request.root = job.root;
   plan.request.blocks = job.blocks;
   plan.request.hosts = cluster.ranksOfHosts();
+  plan.request.intra = plan.algorithm->intra;
+  plan.request.inter = plan.algorithm->inter;
   plan.channelCount = job.channels > 0 ? job.channels : cluster.rings();
   // Every channel of a ring goes its own way. Others spread over the ports of each rank anyway, but where
   // each channel has its own order, ranks take turns at what only some do (a tree's root).
