@@ -157,13 +157,23 @@ Status ChoiceFilter::read(std::string_view text, const Words& words) {
   return Status::ok();
 }
 
+const ChoiceFilter::List* ChoiceFilter::listFor(Collective collective) const {
+  if (const auto own = own_.find(collective); own != own_.end()) return &own->second;
+  return hasGeneral_ && !needsOwnList(collective) ? &general_ : nullptr;
+}
+
+bool ChoiceFilter::List::has(std::string_view name) const {
+  return std::ranges::any_of(names, [&](const std::string& word) { return standsFor(word, name); });
+}
+
 bool ChoiceFilter::allows(Collective collective, std::string_view name) const {
-  const auto own = own_.find(collective);
-  if (own == own_.end() && (!hasGeneral_ || needsOwnList(collective))) return true;
-  const List& list = own == own_.end() ? general_ : own->second;
-  const bool listed =
-      std::ranges::any_of(list.names, [&](const std::string& word) { return standsFor(word, name); });
-  return listed != list.inverted;
+  const List* list = listFor(collective);
+  return list == nullptr || list->has(name) != list->inverted;
+}
+
+bool ChoiceFilter::demands(Collective collective, std::string_view name) const {
+  const List* list = listFor(collective);
+  return list != nullptr && !list->inverted && list->has(name);
 }
 
 Result<AlgorithmFilter> AlgorithmFilter::parse(std::string_view text, std::span<const std::string> more,

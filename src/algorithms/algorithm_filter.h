@@ -41,6 +41,8 @@ class ChoiceFilter {
  public:
   /// A name also stands for those that continue it after a slash: hierarchical for hierarchical/ring/ring.
   bool allows(Collective collective, std::string_view name) const;
+  /// True where the list that counts for the collective has the name, and does not exclude it.
+  bool demands(Collective collective, std::string_view name) const;
   /// "NCCL_ALGO=ring"; what errors begin with.
   std::string describe() const { return variable_ + text_; }
   bool empty() const { return !hasGeneral_ && own_.empty(); }
@@ -58,8 +60,12 @@ class ChoiceFilter {
   struct List {
     bool inverted = false;
     std::set<std::string, std::less<>> names;
+    bool has(std::string_view name) const;
   };
   static Result<List> parseList(std::string_view text, const Words& words);
+
+  /// The list that counts for the collective; null: none does.
+  const List* listFor(Collective collective) const;
 
   std::string variable_;
   std::string text_;

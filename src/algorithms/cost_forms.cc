@@ -230,7 +230,7 @@ CostForm bruckForm(const FormInput& in) {
 CostForm hierarchicalForm(const FormInput& in) {
   const double share = in.shareBetween();
   CostForm form = messageForm(2 * in.hosts, 2 * share, share, 0, 1 / in.hosts / in.local());
-  form.exactSent = false;
+  form.exactRounds = form.exactSent = false;
   return acrossHosts(form, 2 * in.hosts - 2, 2 * share);
 }
 

@@ -57,7 +57,8 @@ double secondsOf(const CostForm& form, const CostQuery& query, const TwoLevelCos
   if (form.stages > 0) {
     const double host = form.hostSent * n / slices * out.beta;
     const double stage = first / form.rounds + std::max(n / slices * form.perStage * (in.beta + gamma), host);
-    return costs.call + std::max((form.stages - 1 + slices) * stage, memory);
+    const double further = costs.asynchronous ? stage - first / form.rounds : stage;
+    return costs.call + std::max(form.stages * stage + (slices - 1) * further, memory);
   }
   const double further = roundsInside * in.sliceAlpha + form.roundsBetween * out.sliceAlpha;
   const double links = std::max(form.serial * n * in.beta + form.reduced * n * gamma,
@@ -83,7 +84,7 @@ int32_t blocksOf(const CostQuery& query, const TwoLevelCosts& costs) {
 /// One kind of message for all: no host's link counts apart.
 TwoLevelCosts oneLevel(const CostParameters& costs, int32_t channels) {
   const CostParameters ofAll = forChannels(costs, channels);
-  TwoLevelCosts both{ofAll, ofAll, 0};
+  TwoLevelCosts both{ofAll, ofAll};
   both.between.beta = 0;
   return both;
 }
@@ -126,6 +127,7 @@ CostParameters tcpCosts(double linkBandwidth) {
 TwoLevelCosts gpuCosts(double insideBandwidth, double hostBandwidth) {
   TwoLevelCosts costs;
   costs.call = 8.4e-6;
+  costs.asynchronous = true;
   costs.inside.alpha = costs.inside.sliceAlpha = 3.4e-6;
   costs.inside.beta = insideBandwidth > 0 ? 1 / insideBandwidth : 0;
   costs.inside.sliceBytes = 2 << 20;

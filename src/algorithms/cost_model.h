@@ -47,6 +47,8 @@ struct TwoLevelCosts {
   CostParameters inside;
   CostParameters between;  // beta: a byte through all ports of a host together
   double call = 0;         // once a call
+  /// A rank goes on while its message is under way: latency counts once in a pipeline, not for every slice.
+  bool asynchronous = false;
 };
 /// GPUs: the speeds that the topology code derived for a job's rings (docs/topology.md), and NCCL's times for
 /// protocol Simple.

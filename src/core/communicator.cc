@@ -6,6 +6,7 @@
 #include <numeric>
 #include <thread>
 
+#include "algorithms/algorithm_files.h"
 #include "base/affinity.h"
 #include "base/hmac.h"
 #include "base/io_service.h"
@@ -97,6 +98,11 @@ Status Communicator::connectTo(Deadline deadline) {
   request.settings["TUTTI_TUNING_FILE"] = tuning.digest();
   request.settings["config.minCTAs"] = std::to_string(setup_.minChannels);
   request.settings["config.maxCTAs"] = std::to_string(setup_.maxChannels);
+  // Read before, so that ranks compare what they found; an error waits until it can reach the others.
+  const auto algorithmTexts = AlgorithmTexts::read(params().algoFiles());
+  if (!params().algoFiles().empty())
+    request.settings["TUTTI_ALGO_FILES"] =
+        algorithmTexts.isOk() ? algorithmTexts->digest() : algorithmTexts.status().message();
   request.faults = faults_;
   request.timedOut = setup_.timedOut;
   request.onFault = [this] {
@@ -109,6 +115,9 @@ Status Communicator::connectTo(Deadline deadline) {
   TUTTI_ASSIGN(control_, Control::join(request, deadline));
   session_ = control_->session();
   // After join(): an error here reaches the peers, who would otherwise wait for this rank.
+  TUTTI_TRY(algorithmTexts.status().withContext("TUTTI_ALGO_FILES"));
+  TUTTI_ASSIGN(const auto algorithms,
+               LoadedAlgorithms::load(*algorithmTexts, setup_.ranks).withContext("TUTTI_ALGO_FILES"));
   TUTTI_TRY(findTopology());
   const AffinityScope scope(binding_.cpus);
   TUTTI_TRY(exchangePeers(deadline));
@@ -120,13 +129,14 @@ Status Communicator::connectTo(Deadline deadline) {
     options.channels = std::max(options.channels, std::min(setup_.minChannels, kMostChannels));
   if (setup_.maxChannels > 0 && !params().maxNchannels.isSet())
     options.channels = std::min(options.channels, setup_.maxChannels);
+  TUTTI_ASSIGN(CandidateSet candidates, algorithms->withShipped(options.slotBytes, options.scratchBytes));
   TUTTI_ASSIGN(auto endpoint, Endpoint::create(peers_, setup_.rank, options, *control_, faults_, deadline));
   {
     const std::lock_guard lock(partsMutex_);
     endpoint_ = std::move(endpoint);
   }
   operators_ = std::make_unique<ReductionOps>(setup_.ranks);
-  TUTTI_ASSIGN(planner_, Planner::create(*endpoint_, plan, tuning));
+  TUTTI_ASSIGN(planner_, Planner::create(*endpoint_, plan, tuning, std::move(candidates)));
   ExecutorOptions executorOptions;
   executorOptions.wait = WaitPolicy::forRanks(*endpoint_);
   if (const std::string target = params().simdTarget(); !target.empty()) {

@@ -1,6 +1,7 @@
 #include "core/planner.h"
 
 #include <algorithm>
+#include <optional>
 #include <set>
 
 #include "algorithms/hierarchical.h"
@@ -30,6 +31,21 @@ std::vector<std::vector<int32_t>> inOrder(std::vector<std::vector<int32_t>> host
   for (std::vector<int32_t>& ranks : hosts) std::ranges::sort(ranks, {}, position);
   std::ranges::sort(hosts, {}, [&](const std::vector<int32_t>& ranks) { return position(ranks.front()); });
   return hosts;
+}
+
+/// Whether this rank's call is in place, as NCCL defines it; none where the call does not have both buffers
+/// here, so that it makes no difference.
+std::optional<bool> isInPlace(const Operation& operation, int rank) {
+  if (operation.input == nullptr || operation.output == nullptr) return std::nullopt;
+  const bool inputHasAll = holdsAllBlocks(operation.collective, Buffer::input);
+  const bool outputHasAll = holdsAllBlocks(operation.collective, Buffer::output);
+  const size_t elements = operation.blocks != nullptr ? operation.blocks->offsets[static_cast<size_t>(rank)]
+                                                      : static_cast<size_t>(rank) * operation.count;
+  const size_t own = elements * sizeOf(operation.type);
+  const auto input = reinterpret_cast<uintptr_t>(operation.input) + (inputHasAll && !outputHasAll ? own : 0);
+  const auto output =
+      reinterpret_cast<uintptr_t>(operation.output) + (outputHasAll && !inputHasAll ? own : 0);
+  return input == output;
 }
 
 }  // namespace
@@ -109,6 +125,7 @@ SelectorInput Planner::inputFor(const Operation& operation, bool zeroCopy) const
   input.linkBandwidth = linkBandwidth_;
   input.zeroCopyUsable = zeroCopy;
   input.maxChannels = endpoint_.options().channels;
+  input.root = operation.root;
   input.sliceBytes = endpoint_.options().slotBytes;
   return input;
 }
@@ -119,8 +136,20 @@ Result<Choice> Planner::choiceFor(const Operation& operation, bool zeroCopy) con
 
 Status Planner::check(const Operation& operation) const {
   if (!selector_.isLimited() || endpoint_.ranks() == 1) return Status::ok();
-  if (choiceFor(operation, true).isOk()) return Status::ok();
-  return choiceFor(operation, false).status();
+  if (const auto mapped = choiceFor(operation, true); mapped.isOk())
+    return checkKind(operation, *mapped->algorithm);
+  TUTTI_ASSIGN(const Choice plain, choiceFor(operation, false));
+  return checkKind(operation, *plain.algorithm);
+}
+
+Status Planner::checkKind(const Operation& operation, const Candidate& algorithm) const {
+  if (algorithm.forAllCalls()) return Status::ok();
+  const std::optional<bool> inPlace = isInPlace(operation, endpoint_.rank());
+  if (!inPlace || (*inPlace ? algorithm.inPlace : algorithm.outOfPlace)) return Status::ok();
+  return invalidUsage("{}: algorithm {} ({}) is proved for calls {} only, and this call of rank {} is {}",
+                      name(operation.collective), algorithm.name, algorithm.file,
+                      *inPlace ? "out of place" : "in place", endpoint_.rank(),
+                      *inPlace ? "in place" : "out of place");
 }
 
 Result<double> Planner::predictSeconds(const Operation& operation) const {
@@ -147,7 +176,11 @@ Result<Plan> Planner::plan(const Operation& operation, bool zeroCopy) {
   // Whether blocks differ changes where they lie, not what is done with them.
   const PlanKey key(operation.collective, operation.root, vectorBytes(operation, endpoint_.ranks()),
                     zeroCopy);
-  if (const auto found = plans_.find(key); found != plans_.end()) return found->second;
+  if (const auto found = plans_.find(key); found != plans_.end()) {
+    if (const Candidate* algorithm = found->second.choice.algorithm)
+      TUTTI_TRY(checkKind(operation, *algorithm));
+    return found->second;
+  }
   if (plans_.size() >= kMostPlans) plans_.clear();  // a program that never calls twice alike
   TUTTI_ASSIGN(Plan made, makePlan(operation, zeroCopy));
   logChoice(operation, zeroCopy, made);
@@ -157,6 +190,7 @@ Result<Plan> Planner::plan(const Operation& operation, bool zeroCopy) {
 Result<Plan> Planner::makePlan(const Operation& operation, bool zeroCopy) {
   Plan plan;
   TUTTI_ASSIGN(plan.choice, choiceFor(operation, zeroCopy));
+  TUTTI_TRY(checkKind(operation, *plan.choice.algorithm));
   TUTTI_ASSIGN(plan.schedule, schedule(plan.choice, operation.collective, operation.root, zeroCopy));
   plan.sliceBytes = sliceBytesFor(*plan.schedule);
   plan.channels = plan.choice.channels;

@@ -81,6 +81,8 @@ class Planner {
  private:
   Planner(const Endpoint& endpoint, const JobPlan& job, Selector selector);
 
+  /// An error where the algorithm is not proved for this rank's kind of call, in place or not.
+  Status checkKind(const Operation& operation, const Candidate& algorithm) const;
   void logChoice(const Operation& operation, bool zeroCopy, const Plan& plan) const;
   Result<Plan> makePlan(const Operation& operation, bool zeroCopy);
   Result<std::shared_ptr<const Schedule>> schedule(const Choice& choice, Collective collective, int root,

@@ -1,10 +1,10 @@
 // Three ways to find out how long a program takes. They share one model of a rank (docs/simulation.md, "A
 // rank"):
 //
-//   lane    waits for a message; reduces it (gamma a byte); hands its own message to the lane's sender; goes
-//   on sender  one message at a time, first in, first out; it moves at the rate that the links give it, and
-//   arrives
-//           `latency` after its last byte has left
+//   lane    waits for a message; reduces it (gamma a byte); hands its own message to a sender; goes on
+//   sender  a lane has two, for messages inside its host and for others. One message at a time, first in,
+//   first
+//           out; it moves at the rate that links give it, and arrives `latency` after its last byte has left
 #pragma once
 
 #include <cstdint>

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <unordered_map>
 #include <vector>
 
@@ -39,6 +40,7 @@ struct LaneOps {
 struct ChannelShare {
   double bytes = 0;
   int32_t ring = -1;
+  double limit = std::numeric_limits<double>::infinity();  // bytes/s of one message
 };
 
 struct Program {
