@@ -110,7 +110,8 @@ Result<std::vector<std::string>> Study::algorithmsFor(int32_t ranks) const {
     return names;
   }
   for (const Algorithm& algorithm : algorithms())
-    if (algorithm.implements(options_->collective, ranks)) names.emplace_back(algorithm.name);
+    if (algorithm.implements(options_->collective, ranks) && (ranks <= kManyRanks || algorithm.inter.empty()))
+      names.emplace_back(algorithm.name);
   if (names.empty())
     return invalidUsage("no algorithm implements {} on {} ranks", name(options_->collective), ranks);
   return names;
@@ -171,7 +172,11 @@ Result<std::vector<Row>> Study::runAll() {
     TUTTI_ASSIGN(const std::vector<std::string> names, algorithmsFor(ranks));
     TUTTI_TRY(
         cluster(ranks, protocols().front(), false).status());  // what is wrong with the cluster is an error
-    std::vector<std::string> reasons;
+    const std::string pairs =
+        fmt::format("pairs of algorithms above {} ranks, for their time: name them with --algo", kManyRanks);
+    if (ranks > kManyRanks && options_->algorithms.empty() && options_->collective == Collective::allReduce &&
+        std::ranges::find(leftOut_, pairs) == leftOut_.end())
+      leftOut_.push_back(pairs);
     for (const double bytes : options_->bytes) {
       std::vector<Row> some;
       for (const std::string& algorithm : names) {
