@@ -67,6 +67,15 @@ struct Rail {
 Location inputAt(Affine segment) { return {Buffer::input, segment}; }
 Location outputAt(Affine segment) { return {Buffer::output, segment}; }
 
+/// The other ranks of the host, beginning with the next one: workers that all began with the same one would
+/// crowd at it.
+std::vector<int32_t> othersOf(const std::vector<int32_t>& local, int32_t rank) {
+  const auto own = std::ranges::find(local, rank);
+  std::vector<int32_t> others(std::next(own), local.end());
+  others.insert(others.end(), local.begin(), own);
+  return others;
+}
+
 /// Flags of a rail: the ranks of its host say "my buffers are ready" to the worker, and it says "I am done".
 int32_t readyFlag(const Rail& rail) { return rail.port; }
 int32_t doneFlag(const Rail& rail) { return kMostRailsPerRank + rail.port; }
@@ -107,8 +116,7 @@ void workInPlace(const Rail& rail, Lane& lane) {
 class MessageWorker {
  public:
   MessageWorker(const Rail& rail, Lane& lane) : rail_(rail), lane_(lane) {
-    for (const int32_t rank : rail.local)
-      if (rank != rail.worker) others_.push_back(rank);
+    others_ = othersOf(rail.local, rail.worker);
   }
 
   void build() {
@@ -240,7 +248,7 @@ Schedule hierarchical(const ScheduleRequest& request) {
   if (mapped) {
     schedule.flags = 2 * kMostRailsPerRank;
     std::vector<int32_t>& team = schedule.teams.emplace_back(1, request.rank);
-    std::ranges::copy_if(local, std::back_inserter(team), [&](int32_t rank) { return rank != request.rank; });
+    std::ranges::copy(othersOf(local, request.rank), std::back_inserter(team));
   }
   for (int32_t number = 0; number < rails; ++number) {
     const Rail rail(hosts, host, number, rails);
