@@ -1,6 +1,8 @@
 // From an operation to the schedule that runs it: selection, generation, caching.
 #pragma once
 
+#include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -83,6 +85,7 @@ class Planner {
 
   /// An error where the algorithm is not proved for this rank's kind of call, in place or not.
   Status checkKind(const Operation& operation, const Candidate& algorithm) const;
+  uint64_t checkKey(const Operation& operation) const;
   void logChoice(const Operation& operation, bool zeroCopy, const Plan& plan) const;
   Result<Plan> makePlan(const Operation& operation, bool zeroCopy);
   Result<std::shared_ptr<const Schedule>> schedule(const Choice& choice, Collective collective, int root,
@@ -103,6 +106,7 @@ class Planner {
   const double linkBandwidth_;
   Selector selector_;
   Choice lastUsed_;
+  mutable std::array<std::atomic<uint64_t>, 16> passed_{};  // keys of calls that check() has let pass
   std::map<ScheduleKey, std::shared_ptr<const Schedule>> schedules_;
   std::map<PlanKey, Plan> plans_;
 };
