@@ -58,14 +58,14 @@ CostForm ringForm(const FormInput& in) {
   const double p = in.p;
   switch (in.collective) {
     case Collective::allReduce:
-      return acrossHosts(messageForm(2 * (p - 1), 2 * in.share, in.share, 6 * (p - 1), 1 / p), 2 * in.hosts,
+      return acrossHosts(messageForm(2 * (p - 1), 2 * in.share, in.share, 6 * p - 4, 1 / p), 2 * in.hosts,
                          2 * in.share);
     case Collective::allGather:
-      return acrossHosts(messageForm(p - 1, in.share, 0, 3 * (p - 1), 1 / p), in.hosts, in.share);
+      return acrossHosts(messageForm(p - 1, in.share, 0, 3 * p, 1 / p), in.hosts, in.share);
     case Collective::reduceScatter:
-      return acrossHosts(messageForm(p - 1, in.share, in.share, 3 * (p - 1), 1 / p), in.hosts, in.share);
+      return acrossHosts(messageForm(p - 1, in.share, in.share, 3 * p - 1, 1 / p), in.hosts, in.share);
     default: {
-      CostForm form = messageForm(p - 1, 1, in.collective == Collective::reduce ? 1 : 0, 3 * (p - 1), 1);
+      CostForm form = messageForm(p - 1, 1, in.collective == Collective::reduce ? 1 : 0, 3 * p - 1, 1);
       form.stages = p - 1;
       return acrossHosts(form, in.hosts - 1, 1);
     }
@@ -88,7 +88,8 @@ CostForm treeForm(const FormInput& in) {
 /// Ranks beyond a power of two fold into others before and after. ReduceScatter: recursive halving.
 CostForm doublingForm(const FormInput& in) {
   if (in.collective != Collective::allReduce)
-    return acrossHosts(messageForm(in.levels, in.share, gathersOnly(in) ? 0 : in.share, 4 * (in.p - 1), 0.5),
+    return acrossHosts(messageForm(in.levels, in.share, gathersOnly(in) ? 0 : in.share,
+                                   gathersOnly(in) ? 4 * in.p - 2 : 5 * (in.p - 1), 0.5),
                        in.levelsBetween(), in.local() * in.shareBetween());
   const bool folds = !onPowerOfTwo(in);
   const double rounds = std::log2(in.core) + (folds ? 2 : 0);
@@ -105,7 +106,7 @@ CostForm rabenseifnerForm(const FormInput& in) {
   const double share = (in.core - 1) / in.core;
   const double fold = folds ? 1 : 0;
   const CostForm form = messageForm(2 * std::log2(in.core) + 2 * fold, 2 * share + fold, share + fold,
-                                    8 * in.core + 8 * (in.p - in.core), folds ? 1 : 0.5);
+                                    9 * (in.core - 1) + 9 * (in.p - in.core), folds ? 1 : 0.5);
   return acrossHosts(folds ? approximately(form) : form, 2 * in.levelsBetween() + 2 * fold,
                      in.local() * 2 * in.shareBetween());
 }
@@ -119,13 +120,13 @@ CostForm circulantForm(const FormInput& in) {
   switch (in.collective) {
     case Collective::allReduce:
       return acrossHosts(
-          messageForm(2 * in.levels, 2 * in.share, in.share, 8 * (p - 1), std::floor(p / 2) / p),
+          messageForm(2 * in.levels, 2 * in.share, in.share, 9 * (p - 1), std::floor(p / 2) / p),
           2 * in.levelsBetween(), 2 * farSent);
     case Collective::allGather:
-      return acrossHosts(messageForm(in.levels, in.share, 0, 4 * (p - 1), std::floor(p / 2) / p),
+      return acrossHosts(messageForm(in.levels, in.share, 0, 4 * p - 2, std::floor(p / 2) / p),
                          in.levelsBetween(), farSent);
     case Collective::reduceScatter:
-      return acrossHosts(messageForm(in.levels, in.share, in.share, 4 * (p - 1), std::floor(p / 2) / p),
+      return acrossHosts(messageForm(in.levels, in.share, in.share, 5 * (p - 1), std::floor(p / 2) / p),
                          in.levelsBetween(), farSent);
     default: {
       const double rounds = in.blocks - 1 + in.levels;
@@ -148,7 +149,8 @@ CostForm patForm(const FormInput& in) {
     rounds += std::ceil(blocks / kPatBlocks);
     missing -= blocks;
   }
-  const CostForm form = messageForm(rounds, in.share, gathersOnly(in) ? 0 : in.share, 4 * (in.p - 1),
+  const CostForm form = messageForm(rounds, in.share, gathersOnly(in) ? 0 : in.share,
+                                    gathersOnly(in) ? 4 * in.p - 2 : 5 * (in.p - 1),
                                     std::min(kPatBlocks, std::floor(in.p / 2)) / in.p);
   // How rounds overlap once messages are cut is the schedule's matter.
   return acrossHosts(in.p > 2 * kPatBlocks ? approximately(form) : form, in.levelsBetween(),

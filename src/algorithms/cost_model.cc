@@ -49,11 +49,14 @@ double secondsOf(const CostForm& form, const CostQuery& query, const TwoLevelCos
   const double memory = form.traffic * n * in.hostByte;
   if (form.barriers > 0) {
     const double barrier = in.signal + (p - 2) * in.perPeer;
-    return costs.call + form.fixed + form.barriers * barrier + std::max(form.own * n * in.coreByte, memory);
+    return costs.call + form.fixed + (form.barriers + form.negotiations) * barrier +
+           std::max(form.own * n * in.coreByte, memory);
   }
   const double slices = slicesOf(form, query, in.sliceBytes);
   const double roundsInside = form.rounds - form.roundsBetween;
-  const double first = roundsInside * in.alpha + form.roundsBetween * out.alpha;
+  const bool rooted = hasRoot(query.collective);
+  const double first = (rooted ? in.rooted : 1) * roundsInside * in.alpha +
+                       (rooted ? out.rooted : 1) * form.roundsBetween * out.alpha;
   if (form.stages > 0) {
     const double host = form.hostSent * n / slices * out.beta;
     const double stage = first / form.rounds + std::max(n / slices * form.perStage * (in.beta + gamma), host);
@@ -63,8 +66,8 @@ double secondsOf(const CostForm& form, const CostQuery& query, const TwoLevelCos
   const double further = roundsInside * in.sliceAlpha + form.roundsBetween * out.sliceAlpha;
   const double links = std::max(form.serial * n * in.beta + form.reduced * n * gamma,
                                 form.hostSent * n * out.beta + form.reduced * n * gamma);
-  return costs.call + form.fixed + first + (slices - 1) * further + form.extraMessages * in.perPeer +
-         std::max(links, memory);
+  return costs.call + form.fixed + first + (slices - 1) * further +
+         form.extraMessages * (rooted ? in.rooted : 1) * in.perPeer + std::max(links, memory);
 }
 
 int32_t blocksOf(const CostQuery& query, const TwoLevelCosts& costs) {
@@ -100,15 +103,27 @@ CostParameters forChannels(CostParameters costs, int32_t channels) {
   return costs;
 }
 
+CostParameters crowded(CostParameters costs) {
+  // The further flags of a barrier are mostly there when the first is.
+  constexpr double kOfFurtherFlags = 0.25;
+  costs.alpha += costs.switching;
+  costs.signal += costs.switching;
+  costs.perPeer += kOfFurtherFlags * costs.switching;
+  costs.switching = 0;
+  return costs;
+}
+
 CostParameters sharedMemoryCosts() {
   CostParameters costs;
-  costs.alpha = 0.45e-6;
-  costs.beta = 1 / 12e9;
-  costs.gamma = 1 / 40e9;
-  costs.signal = 0.15e-6;
-  costs.perPeer = 0.04e-6;
-  costs.coreByte = 1 / 38e9;
-  costs.hostByte = 1 / 77e9;
+  costs.alpha = 0.5e-6;
+  costs.beta = 1 / 6e9;
+  costs.gamma = 1 / 20e9;
+  costs.signal = 0.25e-6;
+  costs.perPeer = 0.12e-6;
+  costs.coreByte = 1 / 30e9;
+  costs.hostByte = 1 / 36e9;
+  costs.switching = 5.5e-6;
+  costs.rooted = 0.35;
   return costs;
 }
 

@@ -28,7 +28,15 @@ struct CostParameters {
   /// a byte on one connection, however fast the link is.
   double perChannel = 0;
   double streamByte = 0;
+  /// What each wait costs more where ranks outnumber the processors of their host, and so have to let each
+  /// other run.
+  double switching = 0;
+  /// The part of the latency of a collective with a root that calls which follow each other do not hide: most
+  /// ranks wait for nobody's answer, and go on.
+  double rooted = 1;
 };
+/// The same where ranks outnumber processors.
+CostParameters crowded(CostParameters costs);
 /// The same for messages that `channels` channels carry at once.
 CostParameters forChannels(CostParameters costs, int32_t channels);
 
@@ -40,7 +48,7 @@ CostParameters sharedMemoryCosts();
 CostParameters tcpCosts(double linkBandwidth = 0);
 
 /// Agreeing that all users' buffers can be used directly, before a zero-copy call.
-constexpr double kNegotiationSeconds = 0.6e-6;
+constexpr double kNegotiationSeconds = 0.3e-6;
 
 /// Messages inside a host and between hosts cost differently.
 struct TwoLevelCosts {
@@ -81,6 +89,7 @@ struct CostForm {
   double largest = 1;        // n that one message carries
   double extraMessages = 0;  // started at once with another one
   double barriers = 0;       // flags to and from everybody; no messages then
+  double negotiations = 0;   // agreeing before the call, which is a barrier more
   double fixed = 0;          // seconds
   // A pipeline: `stages` that each pass on perStage of every slice. 0: none.
   double stages = 0, perStage = 1;

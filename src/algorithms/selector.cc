@@ -146,6 +146,7 @@ MachineCosts Selector::costs(const SelectorInput& input) const {
     costs.shared = settings_.tuning->apply(costs.shared, CostMedium::shared);
     costs.network = settings_.tuning->apply(costs.network, CostMedium::network);
   }
+  if (input.crowded) costs = {crowded(costs.shared), crowded(costs.network)};
   if (input.sliceBytes > 0) costs.shared.sliceBytes = costs.network.sliceBytes = input.sliceBytes;
   return costs;
 }

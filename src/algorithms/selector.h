@@ -29,8 +29,10 @@ struct SelectorInput {
   bool zeroCopyUsable = false;  // all ranks' user buffers of this call can be used directly
   int32_t maxChannels = 1;
   double linkBandwidth = 0;  // bytes/s between hosts; 0: not known
-  int32_t root = 0;          // of collectives that have one
-  size_t sliceBytes = 0;     // most that one message carries; 0: not known
+  /// More ranks share a host than it has processors: whoever waits must let others run.
+  bool crowded = false;
+  int32_t root = 0;       // of collectives that have one
+  size_t sliceBytes = 0;  // most that one message carries; 0: not known
 };
 
 /// What the machine costs: a job on one host pays the one, a job with one rank on each host the other, and

@@ -22,6 +22,7 @@ constexpr std::array kParameters = {
     CostParameterName{"sliceAlpha", &CostParameters::sliceAlpha, false, true},
     CostParameterName{"perChannel", &CostParameters::perChannel, false, true},
     CostParameterName{"streamByte", &CostParameters::streamByte, true, true},
+    CostParameterName{"switching", &CostParameters::switching, false, true},
 };
 // Slower than any machine; what is larger is a mistake of units.
 constexpr double kMostSeconds = 1;

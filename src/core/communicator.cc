@@ -1,5 +1,7 @@
 #include "core/communicator.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <charconv>
 #include <cstring>
@@ -30,8 +32,8 @@ constexpr auto kNewsLimit = std::chrono::milliseconds(500);
 
 /// PeerInfo as bytes: fields separated by newlines, which none of them may contain.
 std::string encodePeer(const PeerInfo& info) {
-  return fmt::format("{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}", info.rank, info.hostName, info.hostId, info.pid,
-                     info.processToken, info.device, info.numaNode, info.topologyDigest);
+  return fmt::format("{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}", info.rank, info.hostName, info.hostId, info.pid,
+                     info.processToken, info.device, info.numaNode, info.topologyDigest, info.processors);
 }
 
 template <typename T>
@@ -48,10 +50,10 @@ Result<PeerInfo> decodePeer(std::string_view text, int rank) {
     from = to + 1;
   }
   PeerInfo info;
-  if (fields.size() != 8 || !parseNumber(fields[0], info.rank) || info.rank != rank ||
+  if (fields.size() != 9 || !parseNumber(fields[0], info.rank) || info.rank != rank ||
       !parseNumber(fields[3], info.pid) || !parseNumber(fields[4], info.processToken) ||
       !parseNumber(fields[5], info.device) || !parseNumber(fields[6], info.numaNode) ||
-      !parseNumber(fields[7], info.topologyDigest)) {
+      !parseNumber(fields[7], info.topologyDigest) || !parseNumber(fields[8], info.processors)) {
     return remoteError("rank {} sent a malformed description of itself ({} bytes)", rank, text.size());
   }
   info.hostName = fields[1];
@@ -202,6 +204,7 @@ Status Communicator::exchangePeers(Deadline deadline) {
   mine.device = setup_.device;
   mine.numaNode = place_.numaNode;
   mine.topologyDigest = topology_->digest;
+  mine.processors = static_cast<int>(::sysconf(_SC_NPROCESSORS_ONLN));
   TUTTI_ASSIGN(const auto all, control_->allGather(encodePeer(mine), deadline));
   for (int rank = 0; rank < setup_.ranks; ++rank) {
     TUTTI_ASSIGN(PeerInfo info, decodePeer(all[static_cast<size_t>(rank)], rank));

@@ -187,6 +187,7 @@ class JobPlanner {
     plan.hosts = cluster.hosts();
     plan.ring = cluster.ring(0);
     if (hosts_.size() > 1) plan.linkBandwidth = static_cast<double>(cluster.linkRate()) * 1e9;
+    plan.processors = std::ranges::min(peers_, {}, &PeerInfo::processors).processors;
     if (rank_ == 0)
       logInfo(Subsystem::graph, "{} host(s), {} channel(s) of {:.1f} GB/s; rings pass ranks {}",
               cluster.hosts(), cluster.channels(), cluster.ringRate(), fmt::join(plan.ring, " "));

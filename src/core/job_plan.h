@@ -27,6 +27,8 @@ struct JobPlan {
   /// Bytes/s that every host can send to the next, by all rings; 0: not known (a host without ports), or
   /// there is one host.
   double linkBandwidth = 0;
+  /// Of the host with the fewest, as its ranks see it; 0: not known.
+  int processors = 0;
 };
 
 /// Collective over all ranks of `oob`: a gather, two where ranks of a host see different hardware.

@@ -48,6 +48,12 @@ std::optional<bool> isInPlace(const Operation& operation, int rank) {
   return input == output;
 }
 
+bool isCrowded(const std::vector<std::vector<int32_t>>& hosts, int processors) {
+  return processors > 0 && std::ranges::any_of(hosts, [&](const std::vector<int32_t>& ranks) {
+           return ranks.size() > static_cast<size_t>(processors);
+         });
+}
+
 }  // namespace
 
 std::vector<PeerBuffer> peerBuffersOf(const Schedule& schedule) {
@@ -93,6 +99,7 @@ Planner::Planner(const Endpoint& endpoint, const JobPlan& job, Selector selector
       layout_(job.ring),
       hosts_(inOrder(endpoint.hosts(), layout_)),
       linkBandwidth_(job.linkBandwidth),
+      crowded_(isCrowded(hosts_, job.processors)),
       selector_(std::move(selector)) {}
 
 Status Planner::pin(const std::string& algo, const std::string& proto, int channels) {
@@ -124,6 +131,7 @@ SelectorInput Planner::inputFor(const Operation& operation, bool zeroCopy) const
   input.hosts = static_cast<int32_t>(hosts_.size());
   input.rails = railCount(hosts_);
   input.linkBandwidth = linkBandwidth_;
+  input.crowded = crowded_;
   input.zeroCopyUsable = zeroCopy;
   input.maxChannels = endpoint_.options().channels;
   input.root = operation.root;

@@ -104,6 +104,7 @@ class Planner {
   const Layout layout_;                            // host by host: a ring enters and leaves each host once
   const std::vector<std::vector<int32_t>> hosts_;  // groups that share memory, in that order
   const double linkBandwidth_;
+  const bool crowded_;
   Selector selector_;
   Choice lastUsed_;
   mutable std::array<std::atomic<uint64_t>, 16> passed_{};  // keys of calls that check() has let pass

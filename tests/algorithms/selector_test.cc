@@ -143,10 +143,33 @@ TEST(Selector, HonoursNcclAlgo) {
   EXPECT_EQ(chosen(host(Collective::broadcast, 4, 8), "tree;broadcast:ring;reduce:tree"), "ring");
 }
 
+// Ranks that outnumber processors pay for every wait: fewer rounds are worth more bytes.
+TEST(Selector, CountsWaitsMoreWhereRanksOutnumberProcessors) {
+  SelectorInput input = host(Collective::allReduce, 8, 8192, true);
+  EXPECT_EQ(chosen(input), "direct");
+  input.crowded = true;
+  EXPECT_EQ(chosen(input), "oneshot");
+  const CostParameters costs = sharedMemoryCosts();
+  const CostParameters slower = crowded(costs);
+  EXPECT_GT(slower.alpha, costs.alpha);
+  EXPECT_GT(slower.signal, costs.signal);
+  EXPECT_EQ(slower.beta, costs.beta);
+  EXPECT_EQ(crowded(slower).alpha, slower.alpha);  // once is enough
+}
+
+// Whoever has no answer to wait for goes on with the next call.
+TEST(Selector, DoesNotMakeRanksMeetForAShortCollectiveWithARoot) {
+  for (const Collective collective :
+       {Collective::broadcast, Collective::reduce, Collective::gather, Collective::scatter}) {
+    EXPECT_NE(chosen(host(collective, 8, 64, true)), "oneshot") << name(collective);
+    EXPECT_EQ(chosen(host(collective, 8, 4 << 20, true)), "direct") << name(collective);
+  }
+}
+
 TEST(Selector, GeneralListsAreNotMeantForWhatNcclMakesOfMessages) {
   for (const Collective collective : {Collective::allToAll, Collective::gather, Collective::scatter}) {
     EXPECT_EQ(chosen(network(collective, 4, 8), "Ring"), "spread");
-    EXPECT_EQ(chosen(host(collective, 4, 8), "tree"), "oneshot");
+    EXPECT_EQ(chosen(host(collective, 4, 8), "tree"), chosen(host(collective, 4, 8)));
   }
   EXPECT_EQ(chosen(host(Collective::allToAll, 4, 8), "ring;alltoall:spread"), "spread");
   EXPECT_EQ(chosen(host(Collective::gather, 4, 64 << 20, true)), "direct");
@@ -283,7 +306,7 @@ TEST(Selector, TakesOtherCandidates) {
   EXPECT_EQ(chosenBy(with("", ""), host(Collective::allReduce, 4, 201)), "oneshot (prediction)");
   EXPECT_EQ(chosenBy(with("", ""), host(Collective::allReduce, 4, 99)), "oneshot (prediction)");
   EXPECT_EQ(chosenBy(with("", ""), host(Collective::allReduce, 5, 150)), "oneshot (prediction)");
-  EXPECT_EQ(chosenBy(with("", ""), host(Collective::reduce, 4, 150)), "oneshot (prediction)");
+  EXPECT_EQ(chosenBy(with("", ""), host(Collective::reduceScatter, 4, 150)), "oneshot (prediction)");
   EXPECT_EQ(chosenBy(with("", "^mine"), host(Collective::allReduce, 4, 150)), "oneshot (prediction)");
   EXPECT_EQ(chosenBy(with("allreduce,0,-1,tree,-1,-1,-1,-1", ""), host(Collective::allReduce, 4, 150)),
             "tree (t.csv:1)");
