@@ -2,12 +2,14 @@
 #include <gmock/gmock.h>
 #include <unistd.h>
 
+#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
 
 #include "support/command.h"
+#include "support/files.h"
 
 namespace tutti {
 namespace {
@@ -145,6 +147,21 @@ TEST(TuttiSim, SaysWhatCannotBeDoneWithStatus1) {
   EXPECT_THAT(simOutput("--ranks 9 --hosts 1" + kH100, 1), HasSubstr("9 ranks a host, and it has 8 GPUs"));
   EXPECT_THAT(simOutput("--ranks 6 --coll allgather --algo doubling", 1),
               HasSubstr("doubling does not implement"));
+}
+
+TEST(TuttiSim, ChecksAlgorithmFilesAndWritesThem) {
+  const std::string examples = TUTTI_SOURCE_DIR "/examples/algorithms/";
+  for (const auto& file : std::filesystem::directory_iterator(examples)) {
+    if (file.path().extension() != ".json" && file.path().extension() != ".xml") continue;
+    EXPECT_THAT(simOutput("--check " + file.path().string()),
+                AllOf(HasSubstr("rounds"), HasSubstr("proved for calls")))
+        << file.path();
+  }
+  const test::TemporaryFile written(simOutput("--algo circulant --ranks 5 --show 0 --json"));
+  EXPECT_THAT(simOutput("--check " + written.path()), HasSubstr("circulant AllReduce on 5 ranks: 6 rounds"));
+  const test::TemporaryFile broken("{\"name\": 1}");
+  EXPECT_THAT(simOutput("--check " + broken.path(), 1), HasSubstr(broken.path()));
+  EXPECT_THAT(simOutput("--check a --place", 2), HasSubstr("only one of"));
 }
 
 TEST(TuttiSim, HelpsAndTellsItsVersion) {

@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "algorithms/algorithm_files.h"
+#include "algorithms/algorithm_json.h"
 #include "drawing/png.h"
 #include "tutti_sim/options.h"
 #include "tutti_sim/report.h"
@@ -36,12 +38,28 @@ Result<std::string> scheduleText(Study& study, const Options& options) {
   request.root = options.root;
   request.blocks = options.blocks;
   request.hosts = cluster->ranksOfHosts();
+  if (options.json) {
+    TUTTI_ASSIGN(const std::vector<Schedule> all, generateAll(names[0], request));
+    return toJson(all);
+  }
   TUTTI_ASSIGN(const Schedule schedule, generate(names[0], request));
   return toText(schedule);
 }
 
+/// What the proof of an algorithm file found.
+Result<std::string> checkText(const Options& options) {
+  TUTTI_ASSIGN(
+      const ImportedAlgorithm algorithm,
+      importAlgorithmFile(options.checkFile, options.ranksGiven ? options.ranks[0] : 0, options.root));
+  const char* kinds = !algorithm.inPlace      ? "out of place only"
+                      : !algorithm.outOfPlace ? "in place only"
+                                              : "in place and out of place";
+  return fmt::format("{}\n{}: proved for calls {}\n", algorithm.certificate.toText(), algorithm.name, kinds);
+}
+
 Result<std::string> answer(const Options& options) {
   if (options.verify) return verify(options);
+  if (!options.checkFile.empty()) return checkText(options);
   TUTTI_ASSIGN(Study study, Study::make(options));
   if (options.show) return scheduleText(study, options);
   if (options.place) return placementText(study, options);

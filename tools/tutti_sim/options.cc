@@ -190,8 +190,8 @@ Status checkTogether(const Options& options) {
   if (options.show && options.algorithms.size() != 1)
     return invalidUsage("--show needs --algo with one name");
   const int special = (options.show ? 1 : 0) + (options.place ? 1 : 0) + (options.verify ? 1 : 0) +
-                      (options.plotFile.empty() ? 0 : 1);
-  if (special > 1) return invalidUsage("only one of --show, --place, --plot and --verify at a time");
+                      (options.plotFile.empty() ? 0 : 1) + (options.checkFile.empty() ? 0 : 1);
+  if (special > 1) return invalidUsage("only one of --show, --place, --plot, --check and --verify at a time");
   const bool drawable = options.plotFile.ends_with(".svg") || options.plotFile.ends_with(".png");
   if (!options.plotFile.empty() && !drawable)
     return invalidUsage("--plot {}: the name must end with .svg or .png", options.plotFile);
@@ -228,7 +228,7 @@ Result<Options> parseOptions(int argc, const char* const* argv, std::string* mes
   const auto number = [](int low, int high) { return CLI::Range(low, high); };
   app.add_option("--coll", texts.coll,
                  "allreduce, allgather, reducescatter, broadcast, reduce, alltoall, gather, scatter");
-  app.add_option("--ranks,-n", texts.ranks, "ranks, a range or list; default 8");
+  CLI::Option* const ranks = app.add_option("--ranks,-n", texts.ranks, "ranks, a range or list; default 8");
   app.add_option("--bytes,-b", texts.bytes,
                  "bytes of the whole vector (all blocks), a range or list; default 1M");
   app.add_option("--algo,-a", texts.algo, "all, or a list of names");
@@ -261,14 +261,18 @@ Result<Options> parseOptions(int argc, const char* const* argv, std::string* mes
   app.add_flag("--best", options.best, "only the best algorithm for each size");
   app.add_flag("--json", options.json, "JSON instead of tables");
   app.add_flag("--place", options.place, "compares ways to put the ranks on the hosts");
-  CLI::Option* const shown =
-      app.add_option("--show", show, "prints this rank's schedule (needs --algo NAME)");
+  CLI::Option* const shown = app.add_option(
+      "--show", show,
+      "prints this rank's schedule (needs --algo NAME); with --json all ranks', as an algorithm file");
   shown->check(number(0, kMostRanks));
   app.add_option("--plot", options.plotFile, "draws curves into FILE.svg or FILE.png");
   bool verifyAll = false;
   app.add_flag("--verify-all", verifyAll,
                "proves all algorithms, collectives, roots, for 1 .. --max-ranks ranks");
   app.add_option("--verify", options.verifyAlgorithm, "the same for one algorithm");
+  app.add_option("--check", options.checkFile,
+                 "proves the algorithm in this file (JSON or MSCCL's XML; for any number of ranks: for "
+                 "--ranks, --root)");
   app.add_option("--max-ranks", options.maxRanks, "for --verify and --verify-all; default 16")
       ->check(number(1, 4096));
   app.add_option("--symmetric-ranks", options.symmetricRanks,
@@ -290,6 +294,7 @@ Result<Options> parseOptions(int argc, const char* const* argv, std::string* mes
     return options;
   }
   if (shown->count() > 0) options.show = show;
+  options.ranksGiven = ranks->count() > 0;
   if (!(oversubscription >= 1 && oversubscription <= 1000))
     return invalidUsage("--oversubscription {} is not in 1 .. 1000", oversubscription);
   options.network.oversubscription = oversubscription;

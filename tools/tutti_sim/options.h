@@ -40,6 +40,8 @@ struct Options {
   std::string plotFile;
   bool verify = false;
   std::string verifyAlgorithm;  // empty: all
+  std::string checkFile;        // an algorithm file to prove
+  bool ranksGiven = false;
   int32_t maxRanks = 16;
   int32_t symmetricRanks = 0;  // also proved, where one rank stands for all
   bool exit = false;           // --help, --version: done
