@@ -243,7 +243,8 @@ TEST(Selector, FollowsTheTuningFile) {
   EXPECT_EQ(chosenBy(selectorOf(file), host(Collective::broadcast, 4, 8)), "ring (t.csv:4)");
   EXPECT_EQ(chosenBy(selectorOf("allreduce,0,-1,tree,-1,-1,-1,-1,2"), host(Collective::allReduce, 4, 8)),
             "oneshot (prediction)");
-  const auto choice = selectorOf(file)->choose(host(Collective::allReduce, 4, 8));
+  const auto selector = selectorOf(file);  // choices point into its candidates
+  const auto choice = selector->choose(host(Collective::allReduce, 4, 8));
   EXPECT_EQ(choice->runnerUp->name, "oneshot");
   EXPECT_GT(choice->predictedSeconds, choice->runnerUpSeconds);
 }
