@@ -1,7 +1,6 @@
 #include "core/choice_calls.h"
 
 #include <algorithm>
-#include <cstring>
 #include <string_view>
 
 #include "algorithms/algorithm_filter.h"
