@@ -15,19 +15,13 @@
 #include "algorithms/proof_size.h"
 #include "base/hmac.h"
 #include "base/log.h"
+#include "base/text.h"
 #include "base/xml_element.h"
 
 namespace tutti {
 namespace {
 
 constexpr int32_t kUsualRanks = 4;
-
-std::string lower(std::string_view text) {
-  std::string result(text);
-  for (char& c : result)
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-  return result;
-}
 
 std::string spelled(std::string_view name) {
   std::string result = lower(name);

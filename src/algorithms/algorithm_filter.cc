@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "algorithms/registry.h"
+#include "base/text.h"
 
 namespace tutti {
 namespace {
@@ -95,25 +96,6 @@ std::string knownFunctions() {
 
 bool isNameOfNccl(std::string_view name) {
   return std::ranges::find(kNamesOfNccl, name) != kNamesOfNccl.end();
-}
-
-std::string lowerTrimmed(std::string_view text) {
-  const size_t first = text.find_first_not_of(" \t");
-  if (first == std::string_view::npos) return {};
-  std::string result(text.substr(first, text.find_last_not_of(" \t") - first + 1));
-  for (char& c : result)
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-  return result;
-}
-
-std::vector<std::string_view> splitAt(std::string_view text, char separator) {
-  std::vector<std::string_view> pieces;
-  for (size_t from = 0; from <= text.size();) {
-    const size_t end = std::min(text.find(separator, from), text.size());
-    pieces.push_back(text.substr(from, end - from));
-    from = end + 1;
-  }
-  return pieces;
 }
 
 Result<ChoiceFilter::List> ChoiceFilter::parseList(std::string_view text, const Words& words) {

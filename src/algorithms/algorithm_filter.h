@@ -92,9 +92,5 @@ class ProtocolFilter : public ChoiceFilter {
 /// True for a word that names an algorithm of NCCL, which may not exist here: a setting made for NCCL is no
 /// typo.
 bool isNameOfNccl(std::string_view name);
-/// Text in lower case, without spaces and tabs around it.
-std::string lowerTrimmed(std::string_view text);
-/// The pieces between separators; one empty piece for an empty text.
-std::vector<std::string_view> splitAt(std::string_view text, char separator);
 
 }  // namespace tutti

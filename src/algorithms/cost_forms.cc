@@ -211,7 +211,6 @@ CostForm spreadForm(const FormInput& in) {
 
 /// One exchange a round: p rounds, in one of which a rank meets itself.
 CostForm pairwiseForm(const FormInput& in) {
-  if (in.collective != Collective::allToAll) return spreadForm(in);
   const CostForm form = messageForm(in.p > 2 ? in.p : 1, in.share, 0, 4 * (in.p - 1) + 2, 1 / in.p);
   return acrossHosts(form, in.p - in.local(), in.local() * (in.p - in.local()) / in.p);
 }

@@ -12,14 +12,6 @@ static_assert(2 * kMostRailsPerRank <= kMaxFlags, "each of a rank's rails has tw
 
 using Hosts = std::vector<std::vector<int32_t>>;
 
-Hosts hostsOf(const ScheduleRequest& request) {
-  if (!request.hosts.empty()) return request.hosts;
-  Hosts hosts;
-  for (int32_t position = 0; position < request.ranks; ++position)
-    hosts.push_back({request.layout.rankAt(position)});
-  return hosts;
-}
-
 /// One rail as one rank sees it.
 struct Rail {
   const std::vector<int32_t>& local;  // ranks of this host
@@ -192,13 +184,6 @@ void announce(const Hosts& hosts, int32_t host, int32_t rails, Schedule& schedul
   }
   schedule.lanes.push_back(std::move(ready));
   schedule.lanes.push_back(std::move(done));
-}
-
-int32_t hostOf(const Hosts& hosts, int32_t rank) {
-  const auto found = std::ranges::find_if(hosts, [&](const std::vector<int32_t>& ranks) {
-    return std::ranges::find(ranks, rank) != ranks.end();
-  });
-  return static_cast<int32_t>(found - hosts.begin());
 }
 
 /// All ranks are on one host: no ring, and a worker for each part.

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/hmac.h"
+#include "base/text.h"
 #include "base/xml_element.h"
 
 namespace tutti {

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "base/text.h"
 
 namespace tutti::simtool {
 namespace {
@@ -18,24 +19,8 @@ constexpr double kMostBytes = 1e16;
 constexpr int32_t kMostRanks = 1 << 20;
 constexpr size_t kMostValues = 256;
 
-std::string lower(std::string text) {
-  for (char& c : text)
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-  return text;
-}
-
-std::vector<std::string> pieces(const std::string& text, char separator) {
-  std::vector<std::string> all;
-  for (size_t from = 0; from <= text.size();) {
-    const size_t end = std::min(text.find(separator, from), text.size());
-    all.push_back(text.substr(from, end - from));
-    from = end + 1;
-  }
-  return all;
-}
-
 /// A number with a unit letter behind it, which stands for a power of `step`.
-Result<double> withUnit(const std::string& text, double step) {
+Result<double> withUnit(std::string_view text, double step) {
   double value = 0;
   const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), value);
   std::string_view unit(end, static_cast<size_t>(text.data() + text.size() - end));
@@ -52,8 +37,8 @@ Result<double> withUnit(const std::string& text, double step) {
 template <typename Parse>
 Result<std::vector<double>> values(const std::string& text, const Parse& parse) {
   std::vector<double> all;
-  for (const std::string& piece : pieces(text, ',')) {
-    const std::vector<std::string> range = pieces(piece, ':');
+  for (const std::string_view piece : splitAt(text, ',')) {
+    const std::vector<std::string_view> range = splitAt(piece, ':');
     if (range.size() > 3) return invalidUsage("\"{}\" is no range from:to:factor", piece);
     TUTTI_ASSIGN(const double first, parse(range[0]));
     if (range.size() == 1) {
@@ -122,7 +107,7 @@ Status readLists(const Texts& texts, Options* options) {
     options->bytes = std::move(sizes).value();
   }
   if (!texts.ranks.empty()) {
-    auto counts = values(texts.ranks, [](const std::string& one) { return withUnit(one, 1024); });
+    auto counts = values(texts.ranks, [](std::string_view one) { return withUnit(one, 1024); });
     if (!counts.isOk()) return counts.status().withContext("--ranks");
     options->ranks.clear();
     for (const double count : *counts) {
@@ -133,7 +118,7 @@ Status readLists(const Texts& texts, Options* options) {
     }
   }
   if (!texts.algo.empty() && lower(texts.algo) != "all")
-    for (const std::string& name : pieces(texts.algo, ',')) {
+    for (const std::string_view name : splitAt(texts.algo, ',')) {
       if (name.empty()) return invalidUsage("--algo {}: an algorithm's name is missing", texts.algo);
       options->algorithms.push_back(lower(name));
     }
@@ -202,7 +187,7 @@ Status checkTogether(const Options& options) {
 
 Result<std::vector<double>> parseSizes(const std::string& text) {
   TUTTI_ASSIGN(std::vector<double> sizes,
-               values(text, [](const std::string& one) { return withUnit(one, 1024); }));
+               values(text, [](std::string_view one) { return withUnit(one, 1024); }));
   for (const double size : sizes)
     if (size < 0 || size > kMostBytes)
       return invalidUsage("\"{}\": {} bytes are not in 0 .. 1e16", text, size);

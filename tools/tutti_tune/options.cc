@@ -8,6 +8,7 @@
 #include <CLI/CLI.hpp>
 
 #include "algorithms/algorithm_filter.h"
+#include "base/text.h"
 #include "common/size.h"
 
 namespace tutti::tune {

@@ -73,7 +73,6 @@ class ProgramBuilder {
 double localTraffic(const Schedule& schedule, const Step& step);
 /// Part of the vector that the step moves.
 double movedShare(const Schedule& schedule, const Step& step);
-bool reduces(StepKind kind);
 
 /// Runs of the program for `bytes` on a channel when a message carries `slotBytes` at most.
 double sliceCount(const Schedule& schedule, double bytes, double slotBytes);

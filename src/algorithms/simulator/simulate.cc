@@ -109,21 +109,6 @@ Schedule atPosition(const Plan& plan, int32_t position) {
   return plan.algorithm->schedule(request);
 }
 
-bool isSymmetric(const Plan& plan, bool* exclusiveOr) {
-  const int32_t p = plan.request.ranks;
-  if (p < 2) return false;
-  const Schedule zero = atPosition(plan, 0);
-  for (const bool isXor : {false, true}) {
-    bool all = true;
-    for (const int32_t position : {1, 2, p / 3, p / 2, p - 1})
-      if (position > 0 && position < p) all = all && areAlike(zero, atPosition(plan, position), isXor);
-    if (!all) continue;
-    *exclusiveOr = isXor;
-    return true;
-  }
-  return false;
-}
-
 double slicesOf(const Plan& plan, const Job& job) {
   return sliceCount(atPosition(plan, 0), job.bytes / plan.channelCount, job.slotBytes);
 }
@@ -251,9 +236,11 @@ Result<Outcome> simulate(const Cluster& cluster, const Job& job) {
   Outcome outcome;
   outcome.channels = plan.channelCount;
   outcome.slices = slicesOf(plan, job);
-  bool exclusiveOr = false;
   const bool canBeSymmetric = job.engine == Engine::automatic || job.engine == Engine::symmetric;
-  const bool symmetric = canBeSymmetric && isSymmetric(plan, &exclusiveOr);
+  const int32_t ranks = plan.request.ranks;
+  const Symmetry symmetry =
+      canBeSymmetric && ranks > 1 ? plan.algorithm->symmetryOf(job.collective, ranks) : Symmetry::none;
+  const bool symmetric = symmetry != Symmetry::none;
   // Where all ranks do the same, so do channels. And what one channel's order costs too much to follow, many
   // do.
   if (!plan.ring && symmetric) plan.merge();
@@ -264,7 +251,7 @@ Result<Outcome> simulate(const Cluster& cluster, const Job& job) {
   Timing timing;
   if (outcome.engine == Engine::symmetric) {
     timing =
-        runSymmetric(cluster, {atPosition(plan, 0), exclusiveOr, plan.orders, plan.channels, outcome.slices});
+        runSymmetric(cluster, {atPosition(plan, 0), symmetry, plan.orders, plan.channels, outcome.slices});
   } else if (outcome.engine == Engine::hierarchy) {
     timing = runHierarchy(cluster, plan, job, outcome.slices);
     timing.approximate = true;

@@ -79,7 +79,7 @@ class SymmetricEngine {
   size_t at(int32_t position) const { return static_cast<size_t>(position); }
   int32_t distanceTo(int32_t peer) const { return peer; }  // from position 0
   int32_t target(int32_t position, int32_t distance) const {
-    return job_.exclusiveOr ? position ^ distance : wrap(position + distance, p_);
+    return job_.symmetry == Symmetry::exclusiveOr ? position ^ distance : wrap(position + distance, p_);
   }
 
   const Transfers& transfersAt(int32_t distance) {
@@ -217,7 +217,8 @@ class SymmetricEngine {
   void runStep(const Step& step, int32_t i) {
     const double perShare = job_.channels[channel_].bytes / job_.slices;
     const double share = movedShare(job_.schedule, step);
-    if (receives(step.kind)) receive(step, i, reduces(step.kind) ? share * perShare * latencies_.gamma : 0);
+    if (receives(step.kind))
+      receive(step, i, reducesMessage(step.kind) ? share * perShare * latencies_.gamma : 0);
     if (!receives(step.kind) && !sends(step.kind)) moveLocally(localTraffic(job_.schedule, step) * perShare);
     if (sends(step.kind)) send(step, i, share);
   }
@@ -258,7 +259,7 @@ class SymmetricEngine {
       arrival = std::max(arrival, free + latency[at(x)]);
     }
     // Position 0 takes it from here under the name of the position that sends to it.
-    const int32_t sender = job_.exclusiveOr ? distance : wrap(-distance, p_);
+    const int32_t sender = job_.symmetry == Symmetry::exclusiveOr ? distance : wrap(-distance, p_);
     queues_[{sender, step.portTo}].push_back(apart ? std::move(own) : latest_);
     ++pending_;
     count(distance, share);
@@ -295,46 +296,7 @@ class SymmetricEngine {
   Timing timing_;
 };
 
-/// Peers that a step of position 0 names, as position b would name them.
-bool sameDistance(const Affine& zero, const Affine& b, int32_t iterations, int32_t position, int32_t ranks,
-                  bool isXor) {
-  for (const int32_t i : {0, 1, iterations - 1}) {
-    if (i < 0 || i >= iterations) continue;
-    const int32_t expected = isXor ? zero.at(i) ^ position : wrap(zero.at(i) + position, ranks);
-    if (b.at(i) != expected) return false;
-  }
-  return true;
-}
-
 }  // namespace
-
-bool areAlike(const Schedule& zero, const Schedule& b, bool exclusiveOr) {
-  if (zero.lanes.size() != 1 || b.lanes.size() != 1) return false;
-  const std::vector<Block>& left = zero.lanes[0].blocks;
-  const std::vector<Block>& right = b.lanes[0].blocks;
-  if (left.size() != right.size()) return false;
-  for (size_t k = 0; k < left.size(); ++k) {
-    if (left[k].iterations != right[k].iterations || left[k].steps.size() != right[k].steps.size())
-      return false;
-    for (size_t s = 0; s < left[k].steps.size(); ++s) {
-      const Step& x = left[k].steps[s];
-      const Step& y = right[k].steps[s];
-      if (x.kind != y.kind || movedSegments(x) != movedSegments(y) || x.portFrom != y.portFrom ||
-          x.portTo != y.portTo || onlyOrders(x.kind) || x.kind == StepKind::reduceTeam || x.team >= 0 ||
-          x.dstTeam >= 0)
-        return false;
-      if (!receives(x.kind) && !sends(x.kind) && (x.src.rank != Affine(kSelf) || x.dst.rank != Affine(kSelf)))
-        return false;
-      if (receives(x.kind) &&
-          !sameDistance(x.peerFrom, y.peerFrom, left[k].iterations, b.rank, zero.ranks, exclusiveOr))
-        return false;
-      if (sends(x.kind) &&
-          !sameDistance(x.peerTo, y.peerTo, left[k].iterations, b.rank, zero.ranks, exclusiveOr))
-        return false;
-    }
-  }
-  return true;
-}
 
 Timing runSymmetric(const Cluster& cluster, const SymmetricJob& job) {
   return SymmetricEngine(cluster, job).run();
