@@ -336,7 +336,9 @@ const LoadedAlgorithm* LoadedAlgorithms::find(std::string_view name) const {
   return found == all_.end() ? nullptr : found->get();
 }
 
-Result<CandidateSet> LoadedAlgorithms::withShipped(size_t slotBytes, size_t scratchBytes) const {
+Result<std::shared_ptr<const CandidateSet>> LoadedAlgorithms::withShipped(size_t slotBytes,
+                                                                          size_t scratchBytes) const {
+  if (all_.empty()) return CandidateSet::sharedShipped();
   CandidateSet set = CandidateSet::shipped();
   for (const auto& one : all_) {
     for (const ScheduleSet& schedules : one->byRoot)
@@ -348,7 +350,7 @@ Result<CandidateSet> LoadedAlgorithms::withShipped(size_t slotBytes, size_t scra
             one->file, schedules[0].maxCount, schedules[0].scratchSegments, slotBytes, scratchBytes);
     TUTTI_TRY(set.add(LoadedAlgorithm::candidate(one)).withContext("{}", one->file));
   }
-  return set;
+  return std::make_shared<const CandidateSet>(std::move(set));
 }
 
 uint64_t algorithmFilesProved() { return ProofCache::ofProcess().proofs(); }

@@ -83,7 +83,7 @@ class LoadedAlgorithms {
   const LoadedAlgorithm* find(std::string_view name) const;
   /// What a communicator may choose from: the shipped algorithms and these. An error (invalidUsage) where one
   /// needs more segments of scratch, or in a message, than memory of these sizes can hold.
-  Result<CandidateSet> withShipped(size_t slotBytes, size_t scratchBytes) const;
+  Result<std::shared_ptr<const CandidateSet>> withShipped(size_t slotBytes, size_t scratchBytes) const;
 
  private:
   std::vector<std::shared_ptr<const LoadedAlgorithm>> all_;

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <limits>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -53,6 +54,8 @@ class CandidateSet {
  public:
   /// The algorithms of the registry.
   static CandidateSet shipped();
+  /// The same, made once for the process: what communicators without algorithms of their own share.
+  static std::shared_ptr<const CandidateSet> sharedShipped();
 
   /// Error (invalidUsage): there is one of that name.
   Status add(Candidate candidate);

@@ -283,12 +283,9 @@ std::string Selector::skippedText(const Choice& choice, const SelectorInput& inp
 }
 
 Result<Choice> choose(const SelectorInput& input, std::string_view ncclAlgo) {
-  // Choices point into it.
-  static const auto& kShipped =
-      *new std::shared_ptr<const CandidateSet>(std::make_shared<const CandidateSet>(CandidateSet::shipped()));
   SelectorSettings settings;
   settings.algo = ncclAlgo;
-  TUTTI_ASSIGN(const Selector selector, Selector::create(kShipped, std::move(settings)));
+  TUTTI_ASSIGN(const Selector selector, Selector::create(CandidateSet::sharedShipped(), std::move(settings)));
   return selector.choose(input);
 }
 

@@ -131,7 +131,7 @@ Status Communicator::connectTo(Deadline deadline) {
     options.channels = std::max(options.channels, std::min(setup_.minChannels, kMostChannels));
   if (setup_.maxChannels > 0 && !params().maxNchannels.isSet())
     options.channels = std::min(options.channels, setup_.maxChannels);
-  TUTTI_ASSIGN(CandidateSet candidates, algorithms->withShipped(options.slotBytes, options.scratchBytes));
+  TUTTI_ASSIGN(auto candidates, algorithms->withShipped(options.slotBytes, options.scratchBytes));
   TUTTI_ASSIGN(auto endpoint, Endpoint::create(peers_, setup_.rank, options, *control_, faults_, deadline));
   {
     const std::lock_guard lock(partsMutex_);

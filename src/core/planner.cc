@@ -83,14 +83,13 @@ std::vector<PeerBuffer> peerBuffersOf(const Schedule& schedule) {
 }
 
 Result<std::unique_ptr<Planner>> Planner::create(const Endpoint& endpoint, const JobPlan& job,
-                                                 const TuningSource& tuning, CandidateSet candidates) {
+                                                 const TuningSource& tuning,
+                                                 std::shared_ptr<const CandidateSet> candidates) {
   SelectorSettings settings;
   settings.algo = params().algo();
   settings.proto = params().proto();
   TUTTI_ASSIGN(settings.tuning, tuning.load().withContext("TUTTI_TUNING_FILE"));
-  TUTTI_ASSIGN(
-      Selector selector,
-      Selector::create(std::make_shared<const CandidateSet>(std::move(candidates)), std::move(settings)));
+  TUTTI_ASSIGN(Selector selector, Selector::create(std::move(candidates), std::move(settings)));
   return std::unique_ptr<Planner>(new Planner(endpoint, job, std::move(selector)));
 }
 

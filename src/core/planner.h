@@ -48,9 +48,9 @@ class Planner {
   /// Ranks are visited in the job's order. An error when NCCL_ALGO or NCCL_PROTO cannot be understood, or the
   /// tuning file cannot be used. `candidates`: what may run calls. It and the tuning file are the same on all
   /// ranks.
-  static Result<std::unique_ptr<Planner>> create(const Endpoint& endpoint, const JobPlan& job,
-                                                 const TuningSource& tuning = {},
-                                                 CandidateSet candidates = CandidateSet::shipped());
+  static Result<std::unique_ptr<Planner>> create(
+      const Endpoint& endpoint, const JobPlan& job, const TuningSource& tuning = {},
+      std::shared_ptr<const CandidateSet> candidates = CandidateSet::sharedShipped());
 
   /// Replaces what NCCL_ALGO, NCCL_PROTO (an empty text: what they say counts again) and the cost model (0:
   /// again) say about the choice. Nothing may be running or be enqueued meanwhile.

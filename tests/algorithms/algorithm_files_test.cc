@@ -56,8 +56,7 @@ std::shared_ptr<const Selector> chooserOf(const AlgorithmTexts& texts, const std
   EXPECT_TRUE(candidates.isOk());
   SelectorSettings settings;
   settings.algo = algo;
-  auto selector =
-      Selector::create(std::make_shared<const CandidateSet>(std::move(candidates).value()), settings);
+  auto selector = Selector::create(std::move(candidates).value(), settings);
   EXPECT_TRUE(selector.isOk()) << selector.status().message();
   static std::vector<std::shared_ptr<const Selector>> kept;
   return kept.emplace_back(std::make_shared<const Selector>(std::move(selector).value()));

@@ -8,8 +8,7 @@ using fuzz::require;
 namespace {
 
 void choices(const TuningFile& file) {
-  static const auto& kShipped =
-      *new std::shared_ptr<const CandidateSet>(std::make_shared<const CandidateSet>(CandidateSet::shipped()));
+  static const auto& kShipped = *new std::shared_ptr<const CandidateSet>(CandidateSet::sharedShipped());
   SelectorSettings settings;
   settings.tuning = std::make_shared<const TuningFile>(file);
   const auto selector = Selector::create(kShipped, std::move(settings));

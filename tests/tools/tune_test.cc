@@ -37,7 +37,7 @@ TEST(TuneMedian, IsTheMiddleWithAnIntervalOfOrderStatistics) {
 Result<Selector> selectorWith(const TuningFile& file) {
   SelectorSettings settings;
   settings.tuning = std::make_shared<const TuningFile>(file);
-  return Selector::create(std::make_shared<const CandidateSet>(CandidateSet::shipped()), settings);
+  return Selector::create(CandidateSet::sharedShipped(), settings);
 }
 
 /// All calls of AllReduce with all ways that can run them, as they take on a machine of these costs.

@@ -33,7 +33,7 @@ Outcome toOutcome(const Status& status) {
 Result<Selector> selectorWith(const TuningFile& file) {
   SelectorSettings settings;
   settings.tuning = std::make_shared<const TuningFile>(file);
-  return Selector::create(std::make_shared<const CandidateSet>(CandidateSet::shipped()), std::move(settings));
+  return Selector::create(CandidateSet::sharedShipped(), std::move(settings));
 }
 
 std::string headText(const Options& options, const Survey& survey) {
