@@ -21,9 +21,9 @@ choices() {
   # shellcheck disable=SC2086
   choices_tables memory $tune -n 2,3,4,8
   if ns_up; then
-    ns_limit=$((budget * 2 + 60)); ns_map=node
+    ns_limit=$((budget * 2 + 60)); ns_map=node; ns_ranks=8; ns_slots=3
     # shellcheck disable=SC2086
-    choices_tables namespaces ns_mpirun --mca mpi_yield_when_idle 1 -x TUTTI_TUNING_FILE $tune -t 1 -n 2,3,6
+    choices_tables namespaces ns_mpirun --mca mpi_yield_when_idle 1 -x TUTTI_TUNING_FILE $tune -t 1 -n 2,3,4,8
   fi
   echo "# summary: $(for table in memory-shipped memory-tuned namespaces-shipped namespaces-tuned; do
     sed -n "s/.*geometric mean \([0-9.]*\),.*/$table \1/p" "$logs/choices-$table.txt" 2> /dev/null; done | paste -sd ' ')"

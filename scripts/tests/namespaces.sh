@@ -48,10 +48,11 @@ END
   chmod +x "$ns_folder/agent"
 }
 
-# ns_mpirun ARGUMENTS...: six ranks, two on each host. ns_limit: seconds (120); ns_map: "node" deals ranks out to the hosts in turn.
+# ns_mpirun ARGUMENTS...: six ranks (ns_ranks), two on each host (at most ns_slots). ns_limit: seconds (120); ns_map: "node"
+# deals ranks out to the hosts in turn.
 ns_mpirun() {
-  TMPDIR=$ns_folder timeout -k 5 "${ns_limit:-120}" ip netns exec "$ns_prefix-switch" mpirun --allow-run-as-root --bind-to none --map-by "${ns_map:-slot}" -np 6 \
-    --host 10.77.0.1:2,10.77.0.2:2,10.77.0.3:2 --mca plm_rsh_agent "$ns_folder/agent" --mca plm_rsh_no_tree_spawn 1 \
+  TMPDIR=$ns_folder timeout -k 5 "${ns_limit:-120}" ip netns exec "$ns_prefix-switch" mpirun --allow-run-as-root --bind-to none --map-by "${ns_map:-slot}" -np "${ns_ranks:-6}" \
+    --host "10.77.0.1:${ns_slots:-2},10.77.0.2:${ns_slots:-2},10.77.0.3:${ns_slots:-2}" --mca plm_rsh_agent "$ns_folder/agent" --mca plm_rsh_no_tree_spawn 1 \
     --mca oob_tcp_if_include 10.77.0.0/24 --mca btl_tcp_if_include 10.77.0.0/24 --mca btl self,tcp --mca pml ob1 "$@"
 }
 

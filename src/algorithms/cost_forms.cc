@@ -157,21 +157,31 @@ CostForm patForm(const FormInput& in) {
                      in.shareBetween());
 }
 
+/// Messages in a row in a binomial tree of p ranks. The largest subtree is served first; a parent's next
+/// message leaves before the one before it has arrived, half a message later (LogP; Culler et al. 1993,
+/// section 3).
+double binomialRounds(double p) {
+  if (p <= 2) return p - 1;
+  const double half = std::exp2(std::ceil(std::log2(p)) - 1);
+  if (2 * half == p) return std::log2(p);
+  return std::max(1 + binomialRounds(p - half), 0.5 + std::log2(half));
+}
+
 /// Binomial trees (Thakur et al. 2005, section 4; MPICH): everything in each of ceil(log2 p) rounds; Gather
 /// and Scatter move the blocks of a subtree.
 CostForm binomialForm(const FormInput& in) {
   const double far = (in.p - in.local()) / in.p;
   switch (in.collective) {
     case Collective::broadcast: {
-      CostForm form = messageForm(in.levels, in.levels, 0, 4 * (in.p - 1), 1);
+      CostForm form = messageForm(binomialRounds(in.p), in.levels, 0, 4 * (in.p - 1), 1);
       form.exactRounds = form.exactSent = onPowerOfTwo(in);
-      return acrossHosts(form, in.levelsBetween(), in.levelsBetween());
+      return acrossHosts(form, binomialRounds(in.hosts), in.levelsBetween());
     }
     case Collective::reduce: {
-      CostForm form = messageForm(in.levels, 1, in.levels, 5 * (in.p - 1), 1);
+      CostForm form = messageForm(binomialRounds(in.p), 1, in.levels, 5 * (in.p - 1), 1);
       form.serial = in.levels;
       form.exactRounds = onPowerOfTwo(in);
-      return acrossHosts(form, in.levelsBetween(), in.levelsBetween());
+      return acrossHosts(form, binomialRounds(in.hosts), in.levelsBetween());
     }
     case Collective::gather: {
       CostForm form = approximately(messageForm(in.levels, 0.5, 0, 2 * in.levels, 0.5));
@@ -205,6 +215,12 @@ CostForm spreadForm(const FormInput& in) {
                               all ? 4 * (in.p - 1) + 2 : 4 * in.share + 2 / in.p, 1 / in.p);
   form.serial = in.share;
   form.extraMessages = in.p - 2;
+  form.extraBetween = in.hosts > 1 ? std::max(0.0, in.p - in.local() - 1) : 0;
+  // A root sends, or receives, the others' messages; where all talk to all, each does both.
+  if (!all) {
+    form.extraMessages /= 2;
+    form.extraBetween /= 2;
+  }
   const double far = (in.p - in.local()) / in.p;
   return acrossHosts(form, in.hosts > 1 ? 1 : 0, all ? in.local() * far : far);
 }

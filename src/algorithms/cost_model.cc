@@ -67,7 +67,8 @@ double secondsOf(const CostForm& form, const CostQuery& query, const TwoLevelCos
   const double links = std::max(form.serial * n * in.beta + form.reduced * n * gamma,
                                 form.hostSent * n * out.beta + form.reduced * n * gamma);
   return costs.call + form.fixed + first + (slices - 1) * further +
-         form.extraMessages * (rooted ? in.rooted : 1) * in.perPeer + std::max(links, memory);
+         (form.extraMessages - form.extraBetween) * (rooted ? in.rooted : 1) * in.perPeer +
+         form.extraBetween * (rooted ? out.rooted : 1) * out.perPeer + std::max(links, memory);
 }
 
 int32_t blocksOf(const CostQuery& query, const TwoLevelCosts& costs) {
@@ -129,13 +130,15 @@ CostParameters sharedMemoryCosts() {
 
 CostParameters tcpCosts(double linkBandwidth) {
   CostParameters costs;
-  costs.alpha = 15e-6;
+  costs.alpha = 30e-6;
   costs.beta = 1 / (linkBandwidth > 0 ? linkBandwidth : 1.25e9);
   costs.gamma = 1 / 20e9;
-  // One stream is without data while its rank waits for a slice of another; four fill a link, two do not
-  // (docs/transports.md). And one TCP connection moves about 3 GB/s, however fast the link is.
-  costs.streamByte = std::max(2.8 * costs.beta, 1 / 3e9);
-  costs.perChannel = 30e-6;
+  costs.perPeer = 12e-6;
+  costs.switching = 60e-6;
+  // One stream is without data while its rank waits for a slice of another (docs/transports.md). And one TCP
+  // connection moves about 3 GB/s, however fast the link is.
+  costs.streamByte = std::max(1.4 * costs.beta, 1 / 3e9);
+  costs.perChannel = 25e-6;
   return costs;
 }
 

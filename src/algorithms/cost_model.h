@@ -18,7 +18,7 @@ struct CostParameters {
   double beta = 0;                 // a byte of a message on one connection
   double gamma = 0;                // a byte reduced
   double signal = 0;               // a flag: raised here, seen there
-  double perPeer = 0;              // every further flag of the same round
+  double perPeer = 0;              // every further flag, or message, of the same round
   double coreByte = 0;             // a byte that one rank loads or stores
   double hostByte = 0;             // a byte that the ranks of a host load or store together; 0: not limited
   size_t sliceBytes = 128 * 1024;  // most that one message carries
@@ -43,8 +43,7 @@ CostParameters forChannels(CostParameters costs, int32_t channels);
 /// Ranks of one host, through FIFOs and mapped memory. Measured on a 2-core EPYC VM (peers.md 2.2: 77 GB/s of
 /// traffic by two cores, about 0.15 us for a coherence round).
 CostParameters sharedMemoryCosts();
-/// Ranks of several hosts over TCP, 15 us a message; `linkBandwidth` bytes/s, 10 Gbit/s where it is not known
-/// (0).
+/// Ranks of several hosts over TCP; `linkBandwidth` bytes/s, 10 Gbit/s where it is not known (0).
 CostParameters tcpCosts(double linkBandwidth = 0);
 
 /// Agreeing that all users' buffers can be used directly, before a zero-copy call.
@@ -88,6 +87,7 @@ struct CostForm {
   double own = 0;            // n that the busiest of them does
   double largest = 1;        // n that one message carries
   double extraMessages = 0;  // started at once with another one
+  double extraBetween = 0;   // of them, to and from other hosts
   double barriers = 0;       // flags to and from everybody; no messages then
   double negotiations = 0;   // agreeing before the call, which is a barrier more
   double fixed = 0;          // seconds

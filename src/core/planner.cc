@@ -48,12 +48,6 @@ std::optional<bool> isInPlace(const Operation& operation, int rank) {
   return input == output;
 }
 
-bool isCrowded(const std::vector<std::vector<int32_t>>& hosts, int processors) {
-  return processors > 0 && std::ranges::any_of(hosts, [&](const std::vector<int32_t>& ranks) {
-           return ranks.size() > static_cast<size_t>(processors);
-         });
-}
-
 }  // namespace
 
 std::vector<PeerBuffer> peerBuffersOf(const Schedule& schedule) {
@@ -98,7 +92,7 @@ Planner::Planner(const Endpoint& endpoint, const JobPlan& job, Selector selector
       layout_(job.ring),
       hosts_(inOrder(endpoint.hosts(), layout_)),
       linkBandwidth_(job.linkBandwidth),
-      crowded_(isCrowded(hosts_, job.processors)),
+      crowded_(job.crowded),
       selector_(std::move(selector)) {}
 
 Status Planner::pin(const std::string& algo, const std::string& proto, int channels) {
