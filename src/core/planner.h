@@ -24,6 +24,7 @@ namespace tutti {
 struct PeerBuffer {
   int rank = 0;
   Buffer buffer = Buffer::input;
+  // NOLINTNEXTLINE(modernize-use-nullptr): clang-tidy 14 takes its 0
   friend auto operator<=>(const PeerBuffer&, const PeerBuffer&) = default;
 };
 

@@ -78,8 +78,8 @@ TEST(CostForms, AreThoseOfTheSources) {
   EXPECT_EQ(form("pat", Collective::allGather, 64).rounds, 6);
   EXPECT_GT(form("pat", Collective::allGather, 1024).rounds, 10);  // blocks no longer fit one message
   EXPECT_EQ(form("binomial", Collective::broadcast, 8).rounds, 3);
-  // The root's last message, to 8, leaves half a message after each of the three before it, were they not on their way to
-  // subtrees that take longer.
+  // The root's last message, to 8, leaves half a message after each of the three before it, were they not on
+  // their way to subtrees that take longer.
   EXPECT_EQ(form("binomial", Collective::broadcast, 9).rounds, 3.5);
   EXPECT_DOUBLE_EQ(form("binomial", Collective::scatter, 8).sent, 7.0 / 8);
   EXPECT_FALSE(form("telepathy", Collective::allReduce, 8).known);
