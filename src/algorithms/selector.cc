@@ -36,6 +36,12 @@ std::string describe(Obstacle obstacle, std::string_view algorithm, const Select
       return fmt::format("{} needs buffers that all ranks can map (ncclMemAlloc, ncclCommRegister){}",
                          algorithm,
                          input.collective == Collective::allToAll ? ", and no rank may call in place" : "");
+    case Obstacle::memory:
+      return fmt::format(
+          "{} on {} ranks does not fit the communicator's buffers: not even 64 bytes a segment "
+          "(NCCL_BUFFSIZE makes them "
+          "larger)",
+          algorithm, input.ranks);
   }
   return {};
 }
@@ -51,6 +57,8 @@ bool sharesMemory(const SelectorInput& input) { return input.allMapped || input.
 }  // namespace
 
 Obstacle obstacleOf(const Candidate& candidate, const SelectorInput& input) {
+  if (input.tooLarge != nullptr && std::ranges::find(*input.tooLarge, &candidate) != input.tooLarge->end())
+    return Obstacle::memory;
   if (!candidate.implements(input.collective, input.ranks)) return Obstacle::collective;
   if (input.bytes < candidate.minBytes || input.bytes > candidate.maxBytes) return Obstacle::size;
   if (candidate.onlyRoot >= 0 && hasRoot(input.collective) && candidate.onlyRoot != input.root)

@@ -33,6 +33,9 @@ struct SelectorInput {
   bool crowded = false;
   int32_t root = 0;       // of collectives that have one
   size_t sliceBytes = 0;  // most that one message carries; 0: not known
+  /// Algorithms whose schedules for this collective need larger messages or more scratch than there are. May
+  /// be null.
+  const std::vector<const Candidate*>* tooLarge = nullptr;
 };
 
 /// What the machine costs: a job on one host pays the one, a job with one rank on each host the other, and
@@ -54,6 +57,7 @@ enum class Obstacle : uint8_t {
   severalHosts,   // not several hosts, or none with several ranks
   oneHost,        // not all ranks share memory
   mappedBuffers,  // not all ranks can map all buffers
+  memory,         // needs larger messages, or more scratch (SelectorInput::tooLarge)
 };
 
 struct Choice {

@@ -209,10 +209,18 @@ Result<Plan> Planner::plan(const Operation& operation, bool zeroCopy) {
 
 Result<Plan> Planner::makePlan(const Operation& operation, bool zeroCopy) {
   Plan plan;
-  TUTTI_ASSIGN(plan.choice, choiceFor(operation, zeroCopy));
-  TUTTI_TRY(checkKind(operation, *plan.choice.algorithm));
-  TUTTI_ASSIGN(plan.schedule, schedule(plan.choice, operation.collective, operation.root, zeroCopy));
-  plan.sliceBytes = sliceBytesFor(*plan.schedule);
+  // Whether an algorithm fits is known when its schedule is there. It is the same on all ranks.
+  std::vector<const Candidate*>& tooLarge = tooLarge_[operation.collective];
+  SelectorInput input = inputFor(operation, zeroCopy);
+  input.tooLarge = &tooLarge;
+  for (;;) {
+    TUTTI_ASSIGN(plan.choice, selector_.choose(input));
+    TUTTI_TRY(checkKind(operation, *plan.choice.algorithm));
+    TUTTI_ASSIGN(plan.schedule, schedule(plan.choice, operation.collective, operation.root, zeroCopy));
+    plan.sliceBytes = sliceBytesFor(*plan.schedule);
+    if (plan.sliceBytes > 0) break;
+    tooLarge.push_back(plan.choice.algorithm);
+  }
   plan.channels = plan.choice.channels;
   plan.peerBuffers = peerBuffersOf(*plan.schedule);
   return plan;

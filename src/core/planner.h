@@ -111,6 +111,7 @@ class Planner {
   mutable std::array<std::atomic<uint64_t>, 16> passed_{};  // keys of calls that check() has let pass
   std::map<ScheduleKey, std::shared_ptr<const Schedule>> schedules_;
   std::map<PlanKey, Plan> plans_;
+  std::map<Collective, std::vector<const Candidate*>> tooLarge_;  // for this communicator's buffers
 };
 
 }  // namespace tutti

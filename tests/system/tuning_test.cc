@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 
 #include <string>
+#include <vector>
 
 #include "support/files.h"
 #include "system/log.h"
@@ -71,6 +72,37 @@ TEST(TuningFile, ThatCannotBeFollowedIsSaidOnceForACall) {
   const std::string chosen = "AllReduce: 8 bytes: algorithm oneshot";
   for (size_t at = text.find(chosen); at != std::string::npos; at = text.find(chosen, at + 1)) ++choices;
   EXPECT_EQ(choices, 2) << text;  // although it is planned for buffers of both kinds
+}
+
+/// Bruck's messages have a segment for half of the ranks, of 64 bytes at least.
+int allToAllInSmallBuffers(Rank& self, const ChildSide& parent) {
+  std::vector<float> mine(static_cast<size_t>(self.ranks), static_cast<float>(self.rank));
+  std::vector<float> theirs(mine.size(), -1);
+  must(ncclAlltoAll(mine.data(), theirs.data(), 1, ncclFloat32, self.comm, nullptr), "ncclAlltoAll", parent);
+  must(tuttiStreamSynchronize(nullptr), "tuttiStreamSynchronize", parent);
+  for (int rank = 0; rank < self.ranks; ++rank)
+    if (theirs[static_cast<size_t>(rank)] != static_cast<float>(rank)) return 1;
+  tuttiPlan_t plan = TUTTI_PLAN_INITIALIZER;
+  must(tuttiCommLastPlan(self.comm, &plan), "tuttiCommLastPlan", parent);
+  parent.say("algorithm " + std::string(plan.algorithm));
+  must(ncclCommDestroy(self.comm), "ncclCommDestroy", parent);
+  return 0;
+}
+
+TEST(TuningFile, DoesNotMakeAnAlgorithmRunWhoseMessagesDoNotFit) {
+  const TemporaryFile file("alltoall,0,-1,bruck,simple,1,-1,-1\n");
+  const Log log;
+  {
+    const Settings settings{{"TUTTI_TUNING_FILE", file.path()}, {"NCCL_BUFFSIZE", "4096"}};
+    RankProcesses ranks(18, Path::sharedMemory, allToAllInSmallBuffers);
+    EXPECT_NE(ranks[0].expectLine("algorithm ", in(30s)), "bruck");
+    ranks.expectSuccess(30s);
+    EXPECT_THAT(log.text(), HasSubstr("bruck on 18 ranks does not fit the communicator's buffers"));
+  }
+  const Settings settings{{"TUTTI_TUNING_FILE", file.path()}};
+  RankProcesses ranks(18, Path::sharedMemory, allToAllInSmallBuffers);
+  EXPECT_EQ(ranks[0].expectLine("algorithm ", in(30s)), "bruck");
+  ranks.expectSuccess(30s);
 }
 
 std::string whyInitFails(const std::function<void(int rank)>& prepare) {
