@@ -147,7 +147,8 @@ class ProofCache {
  public:
   struct Entry {
     std::shared_ptr<const LoadedAlgorithm> algorithm;  // null: for other numbers of ranks
-    std::string skipped;                               // then: which it is for
+    std::string name;                                  // then: its name,
+    std::string skipped;                               // and which it is for
     Status error;
   };
 
@@ -176,12 +177,15 @@ class ProofCache {
 
   static Entry make(const AlgorithmTexts::File& file, int32_t ranks) {
     const auto parsed = Parsed::parse(file.text, file.path);
-    if (!parsed.isOk()) return {nullptr, {}, parsed.status()};
+    if (!parsed.isOk()) return {nullptr, {}, {}, parsed.status()};
     if (!parsed->isFor(ranks))
-      return {nullptr, fmt::format("{} is for {} ranks", parsed->name(), parsed->ranksText()), {}};
+      return {nullptr,
+              spelled(std::string(parsed->name())),
+              fmt::format("is for {} ranks", parsed->ranksText()),
+              {}};
     auto loaded = loadParsed(*parsed, file.path, ranks);
-    if (!loaded.isOk()) return {nullptr, {}, loaded.status()};
-    return {*loaded, {}, {}};
+    if (!loaded.isOk()) return {nullptr, {}, {}, loaded.status()};
+    return {*loaded, {}, {}, {}};
   }
 
   std::mutex mutex_;
@@ -312,7 +316,8 @@ Result<std::shared_ptr<const LoadedAlgorithms>> LoadedAlgorithms::load(const Alg
     const ProofCache::Entry entry = ProofCache::ofProcess().get(file, ranks);
     TUTTI_TRY(entry.error);
     if (entry.algorithm == nullptr) {
-      logInfo(Subsystem::tuning, "{}: {}, not {}: skipped", file.path, entry.skipped, ranks);
+      logInfo(Subsystem::tuning, "{}: {} {}, not {}: skipped", file.path, entry.name, entry.skipped, ranks);
+      loaded->elsewhere_.push_back({entry.name, fmt::format("{} ({})", entry.skipped, file.path)});
       continue;
     }
     const LoadedAlgorithm& one = *entry.algorithm;
@@ -338,7 +343,7 @@ const LoadedAlgorithm* LoadedAlgorithms::find(std::string_view name) const {
 
 Result<std::shared_ptr<const CandidateSet>> LoadedAlgorithms::withShipped(size_t slotBytes,
                                                                           size_t scratchBytes) const {
-  if (all_.empty()) return CandidateSet::sharedShipped();
+  if (all_.empty() && elsewhere_.empty()) return CandidateSet::sharedShipped();
   CandidateSet set = CandidateSet::shipped();
   for (const auto& one : all_) {
     for (const ScheduleSet& schedules : one->byRoot)
@@ -350,6 +355,8 @@ Result<std::shared_ptr<const CandidateSet>> LoadedAlgorithms::withShipped(size_t
             one->file, schedules[0].maxCount, schedules[0].scratchSegments, slotBytes, scratchBytes);
     TUTTI_TRY(set.add(LoadedAlgorithm::candidate(one)).withContext("{}", one->file));
   }
+  for (const CandidateSet::Elsewhere& one : elsewhere_)
+    if (set.find(one.name) == nullptr) set.addElsewhere(one.name, one.why);
   return std::make_shared<const CandidateSet>(std::move(set));
 }
 

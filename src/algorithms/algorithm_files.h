@@ -87,6 +87,7 @@ class LoadedAlgorithms {
 
  private:
   std::vector<std::shared_ptr<const LoadedAlgorithm>> all_;
+  std::vector<CandidateSet::Elsewhere> elsewhere_;  // skipped, and why
 };
 
 /// How many texts this process has parsed, and proved or refused: what is loaded again is not among them.

@@ -47,10 +47,15 @@ const Candidate* CandidateSet::find(std::string_view name) const {
   return found == all_.end() ? nullptr : &*found;
 }
 
+void CandidateSet::addElsewhere(std::string name, std::string why) {
+  elsewhere_.push_back({std::move(name), std::move(why)});
+}
+
 std::vector<std::string> CandidateSet::namesOfOthers() const {
   std::vector<std::string> names;
   for (const Candidate& one : all_)
     if (one.shipped == nullptr) names.push_back(one.name);
+  for (const Elsewhere& one : elsewhere_) names.push_back(one.name);
   return names;
 }
 

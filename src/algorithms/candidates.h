@@ -66,11 +66,20 @@ class CandidateSet {
   auto end() const { return all_.end(); }
   size_t size() const { return all_.size(); }
   const Candidate& operator[](size_t index) const { return all_[index]; }
-  /// The names of those that are not shipped, for AlgorithmFilter::parse().
+  /// An algorithm that exists, but not here: for other numbers of ranks. Settings may name it; `why` is for
+  /// the error where they leave nothing else: "is for 4 ranks (my.json)".
+  void addElsewhere(std::string name, std::string why);
+  struct Elsewhere {
+    std::string name;
+    std::string why;
+  };
+  const std::vector<Elsewhere>& elsewhere() const { return elsewhere_; }
+  /// The names of those that are not shipped, here or elsewhere, for AlgorithmFilter::parse().
   std::vector<std::string> namesOfOthers() const;
 
  private:
   std::vector<Candidate> all_;
+  std::vector<Elsewhere> elsewhere_;
 };
 
 }  // namespace tutti

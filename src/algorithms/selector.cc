@@ -61,7 +61,8 @@ Obstacle obstacleOf(const Candidate& candidate, const SelectorInput& input) {
     return Obstacle::memory;
   if (!candidate.implements(input.collective, input.ranks)) return Obstacle::collective;
   if (input.bytes < candidate.minBytes || input.bytes > candidate.maxBytes) return Obstacle::size;
-  if (candidate.onlyRoot >= 0 && hasRoot(input.collective) && candidate.onlyRoot != input.root)
+  if (candidate.onlyRoot >= 0 && hasRoot(input.collective) && input.root >= 0 &&
+      candidate.onlyRoot != input.root)
     return Obstacle::root;
   if (input.ranks == 1) return Obstacle::none;
   if (candidate.medium == Medium::hosts)
@@ -189,6 +190,8 @@ Status Selector::nothingLeft(const SelectorInput& input) const {
     if (allows(i, input.collective))
       reasons += "; " + describe(tutti::obstacleOf(candidate, input), candidate.name, input);
   }
+  for (const CandidateSet::Elsewhere& one : candidates_->elsewhere())
+    if (algorithms_.demands(input.collective, one.name)) reasons += fmt::format("; {} {}", one.name, one.why);
   return invalidUsage("{} leaves no algorithm for {} on {} ranks{}", algorithms_.describe(),
                       name(input.collective), input.ranks,
                       reasons.empty() ? "; none of those named exists here" : reasons);
@@ -198,7 +201,9 @@ void Selector::chooseByPrice(const SelectorInput& input, const MachineCosts& cos
   int possible = 0;
   for (size_t i = 0; i < candidates_->size(); ++i) {
     const Candidate& candidate = (*candidates_)[i];
-    if (!allows(i, input.collective) || tutti::obstacleOf(candidate, input) != Obstacle::none) continue;
+    // A rank alone copies, whatever it is called: settings that are meant for the others do not stop it.
+    if (input.ranks > 1 && !allows(i, input.collective)) continue;
+    if (tutti::obstacleOf(candidate, input) != Obstacle::none) continue;
     ++possible;
     const Offer offer = bestOffer(candidate, input, costs, settings_.channels);
     const bool isFirst = best->algorithm == nullptr;
@@ -257,7 +262,8 @@ bool Selector::chooseByFile(const SelectorInput& input, const MachineCosts& cost
 }
 
 Result<Choice> Selector::choose(const SelectorInput& input) const {
-  const std::optional<Protocol> protocol = protocol_[static_cast<size_t>(input.collective)];
+  std::optional<Protocol> protocol = protocol_[static_cast<size_t>(input.collective)];
+  if (!protocol && input.ranks == 1) protocol = protocolsHere().front();
   if (!protocol) return nothingLeft(input);
   const MachineCosts costs = this->costs(input);
   Choice best;

@@ -31,7 +31,7 @@ struct SelectorInput {
   double linkBandwidth = 0;  // bytes/s between hosts; 0: not known
   /// More ranks share a host than it has processors: whoever waits must let others run.
   bool crowded = false;
-  int32_t root = 0;       // of collectives that have one
+  int32_t root = 0;       // of collectives that have one; -1: any
   size_t sliceBytes = 0;  // most that one message carries; 0: not known
   /// Algorithms whose schedules for this collective need larger messages or more scratch than there are. May
   /// be null.

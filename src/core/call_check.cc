@@ -12,7 +12,7 @@ namespace {
 
 constexpr int kCheckChannel = 0;
 constexpr int kCheckPort = 0;
-constexpr size_t kClaimBytes = sizeof(uint64_t) + CallName::kBytes;
+constexpr size_t kClaimBytes = 2 * sizeof(uint64_t) + CallName::kBytes;
 
 enum : uint8_t { kClaims = 'C', kHeader = 'M' };
 
@@ -43,6 +43,7 @@ void CollectiveCheck::begin(Communicator& communicator, const Operation& operati
   WireWriter claim;
   claim.u64(number);
   CallName::of(operation).encode(claim);
+  claim.u64(communicator.planner().pinned());
   least_ = {std::move(claim).bytes(), communicator.rank()};
   greatest_ = least_;
   distance_ = 1;
@@ -113,6 +114,14 @@ Status CollectiveCheck::verdict() const {
   const Claim* claims[] = {&least_, &greatest_};
   if (greatest_.rank < least_.rank) std::swap(claims[0], claims[1]);
   std::string texts[2];
+  constexpr size_t kCallBytes = sizeof(uint64_t) + CallName::kBytes;
+  if (least_.bytes.substr(0, kCallBytes) == greatest_.bytes.substr(0, kCallBytes))
+    return invalidUsage(
+        "{} and {} called alike, but tuttiCommSetAlgo was told differently there: it must be the same on all "
+        "ranks "
+        "(TUTTI_CHECK)",
+        communicator_->control().describe(claims[0]->rank),
+        communicator_->control().describe(claims[1]->rank));
   for (int i = 0; i < 2; ++i) {
     WireReader in(claims[i]->bytes);
     const uint64_t number = in.u64();

@@ -43,7 +43,7 @@ class CollectiveCheck {
  private:
   /// A rank's call; ordered by all fields.
   struct Claim {
-    std::string bytes;  // number, CallName
+    std::string bytes;  // number, CallName, Planner::pinned()
     int32_t rank = 0;
   };
   Result<bool> round();

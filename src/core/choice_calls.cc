@@ -29,7 +29,7 @@ Status checkPlan(const tuttiPlan_t* plan) {
   return Status::ok();
 }
 
-void describe(const Planner& planner, const Choice& choice, tuttiPlan_t* plan) {
+void describe(const Planner& planner, const Choice& choice, const std::string& reason, tuttiPlan_t* plan) {
   const SelectorInput place = planner.inputFor({}, false);
   plan->hosts = place.hosts;
   plan->rails = place.rails;
@@ -37,7 +37,7 @@ void describe(const Planner& planner, const Choice& choice, tuttiPlan_t* plan) {
   const bool none = choice.algorithm == nullptr;
   copyText(none ? std::string_view() : std::string_view(choice.algorithm->name), plan->algorithm);
   copyText(none ? "" : name(choice.protocol), plan->protocol);
-  copyText(none ? std::string() : planner.reasonText(choice), plan->reason);
+  copyText(none ? std::string() : reason, plan->reason);
   plan->channels = none ? 0 : choice.channels;
   plan->seconds = choice.predictedSeconds;
 }
@@ -68,9 +68,10 @@ Status queryPlan(ncclComm_t comm, const char* function, size_t count, ncclDataTy
   operation.collective = *collective;
   operation.count = count;
   operation.type = type;
+  operation.root = -1;  // any: an algorithm that is for one root is shown, and the call itself is checked
   Planner& planner = communicator->planner();
   TUTTI_ASSIGN(const Choice choice, planner.choiceFor(operation, mapped != 0));
-  describe(planner, choice, plan);
+  describe(planner, choice, planner.reasonText(choice), plan);
   return Status::ok();
 }
 
@@ -79,7 +80,7 @@ Status lastPlan(ncclComm_t comm, tuttiPlan_t* plan) {
   TUTTI_TRY(checkPlan(plan));
   TUTTI_TRY(communicator->error());
   const Planner& planner = communicator->planner();
-  describe(planner, planner.lastUsed(), plan);
+  describe(planner, planner.lastUsed(), planner.lastReason(), plan);
   return Status::ok();
 }
 

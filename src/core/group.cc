@@ -166,6 +166,10 @@ Status Group::end() {
 
 Status Group::simulateEnd(ncclSimInfo_t* info) {
   if (depth_ == 0) return invalidUsage("ncclGroupSimulateEnd without ncclGroupStart");
+  // The group ends whatever comes of it: later calls would never run otherwise.
+  const bool isOutermost = --depth_ == 0;
+  const Status error = isOutermost ? std::exchange(error_, Status::ok()) : error_;
+  GroupWork work = isOutermost ? std::exchange(work_, {}) : GroupWork();
   if (info == nullptr) return invalidArgument("simInfo is null");
   if (info->magic != kSimInfoMagic) {
     return invalidArgument(
@@ -175,9 +179,7 @@ Status Group::simulateEnd(ncclSimInfo_t* info) {
   constexpr size_t kNeeded = offsetof(ncclSimInfo_t, estimatedTime) + sizeof info->estimatedTime;
   if (info->size < kNeeded)
     return invalidArgument("simInfo.size is {}, but the structure has {} bytes", info->size, kNeeded);
-  if (--depth_ > 0) return error_;
-  const Status error = std::exchange(error_, Status::ok());
-  GroupWork work = std::exchange(work_, {});
+  if (!isOutermost) return error;
   TUTTI_TRY(error);
   if (!work.jobs.empty()) return invalidUsage("a group that makes or ends communicators cannot be simulated");
   TUTTI_ASSIGN(const double seconds, work.predictSeconds());

@@ -10,6 +10,7 @@
 #include "base/datatype.h"
 #include "base/log.h"
 #include "base/params.h"
+#include "base/text.h"
 
 namespace tutti {
 namespace {
@@ -46,6 +47,15 @@ std::optional<bool> isInPlace(const Operation& operation, int rank) {
   const auto output =
       reinterpret_cast<uintptr_t>(operation.output) + (outputHasAll && !inputHasAll ? own : 0);
   return input == output;
+}
+
+/// FNV-1a; 0 for nothing.
+uint64_t digestOf(const std::string& algo, const std::string& proto, int channels) {
+  if (algo.empty() && proto.empty() && channels == 0) return 0;
+  uint64_t digest = 0xcbf29ce484222325u;
+  for (const char c : fmt::format("{};{};{}", lower(algo), lower(proto), channels))
+    digest = (digest ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
+  return digest;
 }
 
 }  // namespace
@@ -109,7 +119,10 @@ Status Planner::pin(const std::string& algo, const std::string& proto, int chann
   settings.proto = proto.empty() ? params().proto() : proto;
   if (!proto.empty()) settings.protoName = "proto ";
   settings.channels = channels;
-  TUTTI_ASSIGN(selector_, Selector::create(selector_.candidates(), std::move(settings)));
+  TUTTI_ASSIGN(Selector selector, Selector::create(selector_.candidates(), std::move(settings)));
+  if (lastUsed_.algorithm != nullptr) lastReason_ = lastReason();
+  selector_ = std::move(selector);
+  pinned_ = digestOf(algo, proto, channels);
   for (std::atomic<uint64_t>& passed : passed_) passed.store(0, std::memory_order_relaxed);
   plans_.clear();  // schedules stay: they do not depend on why they are chosen
   return Status::ok();
@@ -141,7 +154,10 @@ Status Planner::check(const Operation& operation) const {
   const uint64_t key = checkKey(operation);
   std::atomic<uint64_t>& passed = passed_[key % passed_.size()];
   if (passed.load(std::memory_order_relaxed) == key) return Status::ok();
-  if (const auto mapped = choiceFor(operation, true); mapped.isOk()) {
+  // What works in others' buffers cannot exchange blocks in place.
+  const bool mayBeMapped =
+      operation.collective != Collective::allToAll || !isInPlace(operation, endpoint_.rank()).value_or(false);
+  if (const auto mapped = choiceFor(operation, mayBeMapped); mapped.isOk()) {
     TUTTI_TRY(checkKind(operation, *mapped->algorithm));
   } else {
     TUTTI_ASSIGN(const Choice plain, choiceFor(operation, false));
@@ -183,7 +199,10 @@ Result<double> Planner::predictSeconds(const Operation& operation) const {
   return costs.alpha + costs.beta * static_cast<double>(operation.count * sizeOf(operation.type));
 }
 
-void Planner::noteUsed(const Plan& plan) { lastUsed_ = plan.choice; }
+void Planner::noteUsed(const Plan& plan) {
+  lastUsed_ = plan.choice;
+  lastReason_.reset();
+}
 
 Result<bool> Planner::wantsZeroCopy(const Operation& operation) {
   if (endpoint_.localRanks().size() == 1) return false;
@@ -241,7 +260,9 @@ void Planner::logChoice(const Operation& operation, bool zeroCopy, const Plan& p
             selector_.skippedText(choice, input));
   std::string next;
   if (choice.runnerUp != nullptr)
-    next = fmt::format("; next {}, {:.2f} us", choice.runnerUp->name, choice.runnerUpSeconds * 1e6);
+    next = fmt::format("; {} {}, {:.2f} us",
+                       choice.runnerUpSeconds < choice.predictedSeconds ? "by prediction" : "next",
+                       choice.runnerUp->name, choice.runnerUpSeconds * 1e6);
   logInfo(Subsystem::tuning,
           "{}: {} bytes{}: algorithm {}, protocol {}, {} channel(s), predicted {:.2f} us ({}{})",
           name(operation.collective), input.bytes,

@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
+#include <string>
 #include <string_view>
 #include <tuple>
 #include <vector>
@@ -78,6 +80,10 @@ class Planner {
   /// What the last collective ran by; its algorithm is null when there was none. When no collective is
   /// running.
   const Choice& lastUsed() const { return lastUsed_; }
+  /// Why, by the settings of that time.
+  std::string lastReason() const { return lastReason_ ? *lastReason_ : reasonText(lastUsed_); }
+  /// What pin() says, as a number that differs where ranks were told differently.
+  uint64_t pinned() const { return pinned_; }
   /// The plan of a send, a receive or a copy.
   Result<Plan> planMessage(const Operation& message);
 
@@ -108,6 +114,8 @@ class Planner {
   const bool crowded_;
   Selector selector_;
   Choice lastUsed_;
+  std::optional<std::string> lastReason_;                   // kept where pin() came after the last call
+  uint64_t pinned_ = 0;                                     // 0: nothing was pinned
   mutable std::array<std::atomic<uint64_t>, 16> passed_{};  // keys of calls that check() has let pass
   std::map<ScheduleKey, std::shared_ptr<const Schedule>> schedules_;
   std::map<PlanKey, Plan> plans_;

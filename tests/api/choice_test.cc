@@ -42,6 +42,58 @@ TEST(Choice, CanBePinnedAndAskedFor) {
   });
 }
 
+TEST(Choice, KeepsTheReasonOfTheLastCall) {
+  runRanks(2, [](Rank& self) {
+    float value = 1;
+    tuttiPlan_t last = TUTTI_PLAN_INITIALIZER;
+    ASSERT_NCCL_OK(tuttiCommSetAlgo(self.comm, "ring", nullptr, 0));
+    ASSERT_NCCL_OK(ncclAllReduce(&value, &value, 1, ncclFloat32, ncclSum, self.comm, self.stream));
+    self.sync();
+    for (const char* later : {"tree", "doubling", ""}) {
+      ASSERT_NCCL_OK(tuttiCommSetAlgo(self.comm, later, nullptr, 0));
+      ASSERT_NCCL_OK(tuttiCommLastPlan(self.comm, &last));
+      EXPECT_STREQ(last.algorithm, "ring");
+      EXPECT_STREQ(last.reason, "algo ring");
+    }
+    ASSERT_NCCL_OK(ncclAllReduce(&value, &value, 1, ncclFloat32, ncclSum, self.comm, self.stream));
+    self.sync();
+    ASSERT_NCCL_OK(tuttiCommLastPlan(self.comm, &last));
+    EXPECT_STREQ(last.reason, "prediction");
+  });
+}
+
+// What is said for large communicators counts for groups of one rank, too, which have nothing to choose.
+TEST(Choice, OfOneRankIsNeverImpossible) {
+  runRanks(1, [](Rank& self) {
+    for (const char* algo : {"tree", "nvls", "hierarchical", "^ring", "allgather:pat"}) {
+      for (const char* proto : {"simple", "LL", "LL128"}) {
+        ASSERT_NCCL_OK(tuttiCommSetAlgo(self.comm, algo, proto, 0));
+        float value = 7;
+        float copy = 0;
+        ASSERT_NCCL_OK(ncclAllGather(&value, &copy, 1, ncclFloat32, self.comm, self.stream));
+        self.sync();
+        EXPECT_EQ(copy, 7.0F);
+        ASSERT_NCCL_OK(ncclAllReduce(&value, &copy, 1, ncclFloat32, ncclAvg, self.comm, self.stream));
+        self.sync();
+        EXPECT_EQ(copy, 7.0F);
+        EXPECT_NE(algorithmOf(self, 8), "");
+        ncclResult_t later = ncclSuccess;
+        ASSERT_NCCL_OK(ncclCommGetAsyncError(self.comm, &later));
+        EXPECT_EQ(later, ncclSuccess);
+      }
+    }
+  });
+}
+
+TEST(Choice, OfAnAlgorithmThatCannotExchangeInPlaceIsRefusedByTheCall) {
+  runRanks(3, [](Rank& self) {
+    ASSERT_NCCL_OK(tuttiCommSetAlgo(self.comm, "alltoall:direct", nullptr, 0));
+    float values[3] = {1, 2, 3};
+    EXPECT_EQ(ncclAlltoAll(values, values, 1, ncclFloat32, self.comm, self.stream), ncclInvalidUsage);
+    EXPECT_THAT(ncclGetLastError(nullptr), HasSubstr("no rank may call in place"));
+  });
+}
+
 TEST(Choice, TellsWhatItDependsOn) {
   runRanks(2, [](Rank& self) {
     tuttiPlan_t plan = TUTTI_PLAN_INITIALIZER;

@@ -307,8 +307,13 @@ TEST(SimulateEnd, EstimatesAGroupAndLaunchesNothing) {
     ASSERT_NCCL_OK(ncclGroupStart());
     info.magic = 1;
     EXPECT_EQ(ncclGroupSimulateEnd(&info), ncclInvalidArgument);
+    ASSERT_NCCL_OK(ncclGroupStart());
+    ASSERT_NCCL_OK(ncclAllReduce(data.data(), data.data(), 16, ncclFloat32, ncclSum, rank.comm, rank.stream));
     EXPECT_EQ(ncclGroupSimulateEnd(nullptr), ncclInvalidArgument);
-    EXPECT_EQ(ncclGroupEnd(), ncclInvalidArgument) << "the group is still open, and knows of the errors";
+    EXPECT_EQ(ncclGroupEnd(), ncclInvalidUsage) << "the group has ended";
+    ASSERT_NCCL_OK(ncclAllReduce(data.data(), data.data(), 16, ncclFloat32, ncclSum, rank.comm, rank.stream));
+    rank.sync();
+    EXPECT_EQ(data[0], 2.0f) << "once: what was simulated never runs";
   });
 }
 

@@ -99,6 +99,24 @@ TEST(AlgorithmFiles, OfFourRanksRunAndTheLogNamesThem) {
             HasSubstr("AllReduce: 4004 bytes: algorithm my-pairs"), Not(HasSubstr("algorithm ring"))));
 }
 
+TEST(AlgorithmFiles, ThatAreForOtherNumbersOfRanksAreKnownAndTheCallSaysSo) {
+  const std::string file = kExamples + "/hosts_allreduce_8.xml";
+  const Settings settings{{"TUTTI_ALGO_FILES", file}, {"NCCL_ALGO", "allreduce:my-hosts"}};
+  RankProcesses ranks(2, Path::sharedMemory, [](Rank& self, const ChildSide& parent) {
+    float values[2] = {1, 2};
+    must(ncclAllGather(values + self.rank, values, 1, ncclFloat32, self.comm, nullptr), "ncclAllGather",
+         parent);
+    if (ncclAllReduce(values, values, 1, ncclFloat32, ncclSum, self.comm, nullptr) != ncclInvalidUsage)
+      return 1;
+    parent.say("refused " + std::string(ncclGetLastError(self.comm)));
+    return 0;
+  });
+  for (int rank = 0; rank < 2; ++rank)
+    EXPECT_THAT(ranks[rank].expectLine("refused ", in(20s)),
+                HasSubstr("my-hosts is for 8 ranks (" + file + ")"));
+  ranks.expectSuccess(20s);
+}
+
 TEST(AlgorithmFiles, OfEightRanksRunBetweenHosts) {
   const Settings settings{{"TUTTI_ALGO_FILES", kExamples + "/hosts_allreduce_8.xml"},
                           {"NCCL_ALGO", "MY-HOSTS"}};

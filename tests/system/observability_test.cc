@@ -165,6 +165,20 @@ TEST_P(BothPaths, CheckedMessagesOfDifferentSizesAreAnError) {
   ranks.expectSuccess(kPatience);
 }
 
+TEST_P(BothPaths, CheckedRanksThatWereToldDifferentAlgorithmsAreAnError) {
+  const Settings settings{{"TUTTI_CHECK", "1"}};
+  RankProcesses ranks(3, GetParam(), [](Rank& self, const ChildSide& parent) {
+    float* data = allocate(kMany, parent);
+    must(tuttiCommSetAlgo(self.comm, self.rank == 1 ? "ring" : "tree", nullptr, 0), "tuttiCommSetAlgo",
+         parent);
+    return sayError(self, parent, ncclAllReduce(data, data, 8, ncclFloat, ncclSum, self.comm, nullptr));
+  });
+  for (int rank = 0; rank < 3; ++rank)
+    EXPECT_THAT(errorOf(ranks, rank),
+                AllOf(HasSubstr("rank 1"), HasSubstr("tuttiCommSetAlgo was told differently")));
+  ranks.expectSuccess(kPatience);
+}
+
 TEST_P(BothPaths, CheckedCallsThatMatchDoWhatTheyAlwaysDo) {
   const Settings settings{{"TUTTI_CHECK", "1"}};
   RankProcesses ranks(3, GetParam(), [](Rank& self, const ChildSide& parent) {

@@ -53,7 +53,7 @@ TEST(TuningFile, DecidesAndIsTheModelOfSimulations) {
   ranks.expectSuccess(20s);
   EXPECT_THAT(log.text(),
               HasSubstr("AllReduce: 8 bytes: algorithm tree, protocol simple, 1 channel(s), predicted"));
-  EXPECT_THAT(log.text(), HasSubstr(" us (" + file.path() + ":3; next oneshot, "));
+  EXPECT_THAT(log.text(), HasSubstr(" us (" + file.path() + ":3; by prediction oneshot, "));
 }
 
 TEST(TuningFile, ThatCannotBeFollowedIsSaidOnceForACall) {

@@ -2,6 +2,8 @@
 #include <gmock/gmock.h>
 #include <unistd.h>
 
+#include <fmt/core.h>
+
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -86,7 +88,10 @@ TEST(TuttiSim, DrawsCurves) {
 TEST(TuttiSim, AdvisesOnPlacement) {
   const std::string text = simOutput("--ranks 16 --hosts 4 --bytes 1M --algo ring --place");
   EXPECT_THAT(text, AllOf(HasSubstr("\nby host"), HasSubstr("\nround robin"), HasSubstr("visited by host"),
-                          HasSubstr("ring 0 of 1, ranks by host: 0 1 2 3 4")));
+                          HasSubstr("ring 0 of 1, ranks by host: 0 1 2 3 4"),
+                          HasSubstr("Best in the order of the numbers: by host (ring).")));
+  EXPECT_THAT(simOutput("--ranks 16 --hosts 4 --bytes 1M --algo ring,rabenseifner --place"),
+              HasSubstr("by host (ring); round robin (rabenseifner)"));
   EXPECT_THAT(simOutput("--ranks 4 --hosts 1 --place", 1), HasSubstr("there is one"));
 }
 
@@ -133,6 +138,10 @@ TEST(TuttiSim, RefusesWrongValuesWithStatus2) {
       {"--ranks 4 --algo ring --show 9", "--show 9: the ranks are 0 .. 3"},
       {"--plot curves.gif", "must end with .svg or .png"},
       {"--place --verify-all", "only one of"},
+      {"--ranks 8 --hosts 4 --place --best", "do not go with it"},
+      {"--ranks 8,16 --place", "one number of ranks"},
+      {"--ranks 10 --hosts 6", "there are 5 hosts"},
+      {"--proto ll", "the protocol simple only"},
       {"--max-ranks many", "--max-ranks"},
       {"--frobnicate", "--frobnicate"},
   };
@@ -162,6 +171,27 @@ TEST(TuttiSim, ChecksAlgorithmFilesAndWritesThem) {
   const test::TemporaryFile broken("{\"name\": 1}");
   EXPECT_THAT(simOutput("--check " + broken.path(), 1), HasSubstr(broken.path()));
   EXPECT_THAT(simOutput("--check a --place", 2), HasSubstr("only one of"));
+}
+
+TEST(TuttiSim, PricesAlgorithmFiles) {
+  const std::string file = std::string(TUTTI_SOURCE_DIR) + "/examples/algorithms/halving_allreduce_4.json";
+  const std::string text = simOutput("--check " + file + " --bytes 8,1M --hosts 4");
+  EXPECT_THAT(text,
+              AllOf(HasSubstr("proved for calls"), HasSubstr("4 ranks on 4 hosts"), HasSubstr("my-halving")));
+  // Priced as the shipped algorithm that does the same.
+  const auto shipped = nlohmann::json::parse(
+      simOutput("--ranks 4 --hosts 4 --bytes 1M --algo rabenseifner --engine events --json"), nullptr, false);
+  const double milliseconds = shipped[0]["seconds"].get<double>() * 1e3;
+  EXPECT_THAT(text, HasSubstr(fmt::format("{:.2f} ms", milliseconds)));
+}
+
+TEST(TuttiSim, TakesPricesFromATuningFile) {
+  const test::TemporaryFile file("@network.alpha = 0.001\n");
+
+  const std::string text = runCommand("TUTTI_TUNING_FILE=" + file.path() + " " + kSim +
+                                      "--ranks 2 --hosts 2 --bytes 8 --algo ring --coll broadcast")
+                               .output;
+  EXPECT_THAT(text, AllOf(HasSubstr("prices of " + file.path()), HasSubstr("1.00 ms")));
 }
 
 TEST(TuttiSim, HelpsAndTellsItsVersion) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "algorithms/algorithm_files.h"
+#include "algorithms/algorithm_filter.h"
 #include "algorithms/algorithm_json.h"
 #include "drawing/png.h"
 #include "tutti_sim/options.h"
@@ -54,7 +55,22 @@ Result<std::string> checkText(const Options& options) {
   const char* kinds = !algorithm.inPlace      ? "out of place only"
                       : !algorithm.outOfPlace ? "in place only"
                                               : "in place and out of place";
-  return fmt::format("{}\n{}: proved for calls {}\n", algorithm.certificate.toText(), algorithm.name, kinds);
+  std::string text =
+      fmt::format("{}\n{}: proved for calls {}\n", algorithm.certificate.toText(), algorithm.name, kinds);
+  text +=
+      "sends: of the busiest rank, in vectors (n); memory traffic: all ranks' loads and stores; bound: what "
+      "no algorithm can "
+      "go below\n";
+  if (AlgorithmFilter::parse(algorithm.name).isOk())
+    text += fmt::format(
+        "the name {} belongs to a shipped algorithm: TUTTI_ALGO_FILES takes the file under another name\n",
+        algorithm.name);
+  if (!options.bytesGiven) return text;
+  Options priced = options;
+  priced.collective = algorithm.collective;
+  TUTTI_ASSIGN(Study study, Study::make(priced));
+  TUTTI_ASSIGN(const std::vector<Row> rows, study.runSchedules(algorithm.schedules));
+  return text + "\n" + table(study, priced, rows);
 }
 
 Result<std::string> answer(const Options& options) {

@@ -141,6 +141,10 @@ Status readNames(const Texts& texts, Options* options) {
   options->networkGiven = !texts.cluster.empty();
   TUTTI_TRY(read("--wire", texts.wire, kWires, &options->wire));
   TUTTI_TRY(read("--engine", texts.engine, kEngines, &options->engine));
+  if (!texts.proto.empty() && lower(texts.proto) != "auto" && lower(texts.proto) != "simple" &&
+      options->topoFile.empty())
+    return invalidUsage(
+        "--proto {}: hosts without GPUs (--topo gives them some) have the protocol simple only", texts.proto);
   int protocol = 3;
   TUTTI_TRY(read("--proto", texts.proto, kProtocols, &protocol));
   for (int i = 0; i < 3; ++i)
@@ -163,11 +167,18 @@ Status checkTogether(const Options& options) {
   for (const int32_t ranks : options.ranks) {
     if (options.hosts > ranks)
       return invalidUsage("--hosts {}: there are only {} ranks", options.hosts, ranks);
+    if (options.hosts > 0 && sim::ceilDiv(ranks, sim::ceilDiv(ranks, options.hosts)) != options.hosts)
+      return invalidUsage("--hosts {}: with as many of the {} ranks on each host, there are {} hosts",
+                          options.hosts, ranks, sim::ceilDiv(ranks, sim::ceilDiv(ranks, options.hosts)));
     if (options.root >= ranks)
       return invalidUsage("--root {}: the ranks are 0 .. {}", options.root, ranks - 1);
   }
   if (options.hosts > 0 && options.perHost > 0)
     return invalidUsage("--hosts and --per-host say the same: give one");
+  if (options.place && (options.ranks.size() > 1 || options.bytes.size() > 1))
+    return invalidUsage("--place is for one number of ranks and one size");
+  if (options.place && (options.json || options.best))
+    return invalidUsage("--place prints a table: --json and --best do not go with it");
   if (options.hosts > 1 && options.networkGiven && options.network.kind == sim::NetworkKind::none)
     return invalidUsage("--cluster host is one host, and --hosts says {}", options.hosts);
   if (options.show && *options.show >= options.ranks[0])
@@ -214,8 +225,8 @@ Result<Options> parseOptions(int argc, const char* const* argv, std::string* mes
   app.add_option("--coll", texts.coll,
                  "allreduce, allgather, reducescatter, broadcast, reduce, alltoall, gather, scatter");
   CLI::Option* const ranks = app.add_option("--ranks,-n", texts.ranks, "ranks, a range or list; default 8");
-  app.add_option("--bytes,-b", texts.bytes,
-                 "bytes of the whole vector (all blocks), a range or list; default 1M");
+  CLI::Option* const bytes = app.add_option(
+      "--bytes,-b", texts.bytes, "bytes of the whole vector (all blocks), a range or list; default 1M");
   app.add_option("--algo,-a", texts.algo, "all, or a list of names");
   app.add_option("--root", options.root, "root of rooted collectives")->check(number(0, kMostRanks));
   CLI::Option* const hosts = app.add_option("--hosts", options.hosts, "hosts, with as many ranks each");
@@ -257,7 +268,7 @@ Result<Options> parseOptions(int argc, const char* const* argv, std::string* mes
   app.add_option("--verify", options.verifyAlgorithm, "the same for one algorithm");
   app.add_option("--check", options.checkFile,
                  "proves the algorithm in this file (JSON or MSCCL's XML; for any number of ranks: for "
-                 "--ranks, --root)");
+                 "--ranks, --root); with --bytes also says what it takes");
   app.add_option("--max-ranks", options.maxRanks, "for --verify and --verify-all; default 16")
       ->check(number(1, 4096));
   app.add_option("--symmetric-ranks", options.symmetricRanks,
@@ -280,6 +291,7 @@ Result<Options> parseOptions(int argc, const char* const* argv, std::string* mes
   }
   if (shown->count() > 0) options.show = show;
   options.ranksGiven = ranks->count() > 0;
+  options.bytesGiven = bytes->count() > 0;
   if (!(oversubscription >= 1 && oversubscription <= 1000))
     return invalidUsage("--oversubscription {} is not in 1 .. 1000", oversubscription);
   options.network.oversubscription = oversubscription;

@@ -42,6 +42,7 @@ struct Options {
   std::string verifyAlgorithm;  // empty: all
   std::string checkFile;        // an algorithm file to prove
   bool ranksGiven = false;
+  bool bytesGiven = false;
   int32_t maxRanks = 16;
   int32_t symmetricRanks = 0;  // also proved, where one rank stands for all
   bool exit = false;           // --help, --version: done

@@ -191,6 +191,25 @@ std::vector<Placement> placements(int32_t ranks, int32_t hosts) {
   return all;
 }
 
+/// "by host (ring, tree), round robin (doubling)": which way is best for which algorithm.
+std::string bestPlacements(const std::vector<Placement>& ways, const std::vector<double>& seconds,
+                           const std::vector<std::string>& algorithms) {
+  std::vector<std::string> texts;
+  for (size_t w = 0; w < ways.size(); ++w) {
+    std::vector<std::string> names;
+    for (size_t a = 0; a < algorithms.size(); ++a) {
+      bool isBest = true;  // the first of equals
+      for (size_t other = 0; other < ways.size(); ++other) {
+        const double theirs = seconds[other * algorithms.size() + a] * (other < w ? 1 - 1e-9 : 1 + 1e-9);
+        isBest = isBest && seconds[w * algorithms.size() + a] <= theirs;
+      }
+      if (isBest) names.push_back(algorithms[a]);
+    }
+    if (!names.empty()) texts.push_back(fmt::format("{} ({})", ways[w].name, fmt::join(names, ", ")));
+  }
+  return fmt::format("{}", fmt::join(texts, "; "));
+}
+
 }  // namespace
 
 Result<std::string> placementText(Study& study, const Options& options) {
@@ -198,13 +217,16 @@ Result<std::string> placementText(Study& study, const Options& options) {
   const double bytes = options.bytes.back();
   const int32_t hosts = study.hostsFor(ranks);
   if (hosts < 2) return invalidUsage("--place compares ways to put ranks on several hosts, and there is one");
-  TUTTI_ASSIGN(const std::vector<std::string> names, study.algorithmsFor(ranks));
+  TUTTI_ASSIGN(std::vector<std::string> names, study.algorithmsFor(ranks));
+  // Pairs order ranks by host themselves, and would make the table hard to read.
+  if (options.algorithms.empty())
+    std::erase_if(names, [](const std::string& name) { return name.starts_with("hierarchical/"); });
   std::string text =
       fmt::format("{} of {} bytes, {}\n", name(options.collective), sizeText(bytes), study.describe(ranks));
   text += "Algorithms take the ranks in the order of their numbers, but for the last line:\n";
   std::vector<std::vector<std::string>> lines = {{"placement"}};
   std::vector<bool> right = {false};
-  std::vector<double> best, worst;
+  std::vector<double> seconds;  // by line, then by algorithm
   std::vector<std::string> shown;
   const sim::Protocol protocol = study.gpus() ? options.protocols.front() : sim::Protocol::simple;
   const auto measure = [&](const std::string& title, const std::vector<int32_t>& places,
@@ -216,6 +238,7 @@ Result<std::string> placementText(Study& study, const Options& options) {
       job.inRankOrder = inRankOrder;
       TUTTI_ASSIGN(const sim::Outcome outcome, simulate(cluster, job));
       line.push_back(timeText(outcome.seconds));
+      seconds.push_back(outcome.seconds);
     }
     return Status::ok();
   };
@@ -233,8 +256,13 @@ Result<std::string> placementText(Study& study, const Options& options) {
   for (const Placement& way : ways) TUTTI_TRY(measure(way.name, way.places, true));
   TUTTI_TRY(measure("round robin, visited by host", ways[1].places, false));
   text += columns(lines, right);
+  // The communicator orders ranks by host, so its line stands for all placements.
+  text += fmt::format("Best in the order of the numbers: {}.\n", bestPlacements(ways, seconds, shown));
   for (const Placement& way : ways) text += fmt::format("{}: {}.\n", way.name, way.what);
-  text += "visited by host: what communicators do with any placement; it costs nothing.\n";
+  text +=
+      "visited by host: what communicators do with any placement. Rings then are as fast as by host; "
+      "algorithms of pairs "
+      "(rabenseifner, doubling, ...) may still prefer neighbours to be far apart.\n";
   TUTTI_ASSIGN(const sim::Cluster* const cluster, study.cluster(ranks, protocol, false));
   for (int32_t ring = 0; ring < std::min(2, cluster->rings()); ++ring) {
     std::vector<int32_t> order = cluster->ringOrder(ring);

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "algorithms/cost_model.h"
+#include "base/params.h"
 #include "topology/graph.h"
 #include "topology/system_xml.h"
 
@@ -13,13 +14,19 @@ namespace {
 
 constexpr int32_t kRanksPerPlainHost = 8;
 constexpr int32_t kManyRanks = 2048;
+constexpr int32_t kManyForPairs = 256;
 constexpr double kLargePipeline = 64 << 20;
 
 }  // namespace
 
 Result<Study> Study::make(const Options& options) {
   Study study(options);
-  if (options.topoFile.empty()) return study;
+  if (options.topoFile.empty()) {
+    if (params().tuningFile().empty()) return study;
+    TUTTI_ASSIGN(study.tuning_,
+                 TuningSource::read(params().tuningFile()).load().withContext("TUTTI_TUNING_FILE"));
+    return study;
+  }
   TUTTI_ASSIGN(study.system_, readSystemXml(options.topoFile));
   TUTTI_ASSIGN(const Graph graph, Graph::build(study.system_));
   const std::vector<NodeId> gpus = graph.all(NodeType::gpu);
@@ -83,6 +90,7 @@ Result<sim::Cluster> Study::build(int32_t ranks, sim::Protocol protocol, bool tr
   fabric.wire = options_->wire;
   fabric.channels = options_->channels;
   fabric.placement = placement;
+  if (tuning_) fabric.tuning = tuning_.get();
   if (gpus())
     return gpuCluster(system_, fabric, sim::gpuLatencies(protocol, tree))
         .withContext("{}", options_->topoFile);
@@ -110,7 +118,8 @@ Result<std::vector<std::string>> Study::algorithmsFor(int32_t ranks) const {
     return names;
   }
   for (const Algorithm& algorithm : algorithms())
-    if (algorithm.implements(options_->collective, ranks) && (ranks <= kManyRanks || algorithm.inter.empty()))
+    if (algorithm.implements(options_->collective, ranks) &&
+        (ranks <= kManyForPairs || algorithm.inter.empty()))
       names.emplace_back(algorithm.name);
   if (names.empty())
     return invalidUsage("no algorithm implements {} on {} ranks", name(options_->collective), ranks);
@@ -166,27 +175,64 @@ Result<Row> Study::run(const std::string& algorithm, int32_t ranks, double bytes
   return best;
 }
 
+void Study::leaveOut(const std::string& algorithm, const Status& why) {
+  // The reason is the same for many: without the name that it begins with.
+  std::string text = why.message();
+  if (text.starts_with(algorithm + " ")) text.erase(0, algorithm.size() + 1);
+  auto found = std::ranges::find(leftOut_, text, &std::pair<std::string, std::vector<std::string>>::first);
+  if (found == leftOut_.end()) found = leftOut_.insert(found, {text, {}});
+  if (std::ranges::find(found->second, algorithm) == found->second.end()) found->second.push_back(algorithm);
+}
+
+std::vector<std::string> Study::leftOut() const {
+  constexpr size_t kMostNames = 4;
+  std::vector<std::string> texts;
+  for (const auto& [why, names] : leftOut_) {
+    if (names.size() <= kMostNames) {
+      texts.push_back(fmt::format("{}: {}", fmt::join(names, ", "), why));
+    } else {
+      texts.push_back(fmt::format("{}, {} and {} more: {}", names[0], names[1], names.size() - 2, why));
+    }
+  }
+  return texts;
+}
+
+Result<std::vector<Row>> Study::runSchedules(const std::vector<Schedule>& schedules) {
+  const auto ranks = static_cast<int32_t>(schedules.size());
+  std::vector<Row> rows;
+  for (const double bytes : options_->bytes) {
+    Row best;
+    for (const sim::Protocol protocol : protocols()) {
+      TUTTI_ASSIGN(const sim::Cluster* const on, cluster(ranks, protocol, false));
+      Row row{ranks, on->hosts(), bytes, schedules[0].name, gpus() ? sim::name(protocol) : "", 0, {}};
+      TUTTI_ASSIGN(row.outcome, simulateSchedules(*on, schedules, job(schedules[0].name, bytes, protocol)));
+      if (best.ranks == 0 || row.outcome.seconds < best.outcome.seconds) best = std::move(row);
+    }
+    rows.push_back(std::move(best));
+  }
+  return rows;
+}
+
 Result<std::vector<Row>> Study::runAll() {
   std::vector<Row> rows;
   for (const int32_t ranks : options_->ranks) {
     TUTTI_ASSIGN(const std::vector<std::string> names, algorithmsFor(ranks));
     TUTTI_TRY(
         cluster(ranks, protocols().front(), false).status());  // what is wrong with the cluster is an error
-    const std::string pairs =
-        fmt::format("pairs of algorithms above {} ranks, for their time: name them with --algo", kManyRanks);
-    if (ranks > kManyRanks && options_->algorithms.empty() && options_->collective == Collective::allReduce &&
-        std::ranges::find(leftOut_, pairs) == leftOut_.end())
-      leftOut_.push_back(pairs);
+    if (ranks > kManyForPairs && options_->algorithms.empty() &&
+        options_->collective == Collective::allReduce)
+      leaveOut("pairs hierarchical/INTRA/INTER",
+               invalidUsage("above {} ranks they take long: name them with --algo", kManyForPairs));
     for (const double bytes : options_->bytes) {
       std::vector<Row> some;
       for (const std::string& algorithm : names) {
         auto row = run(algorithm, ranks, bytes);
         if (row.isOk()) {
           some.push_back(std::move(row).value());
-        } else if (!options_->algorithms.empty()) {
+        } else if (!options_->algorithms.empty() && options_->ranks.size() == 1) {
           return row.status();
-        } else if (std::ranges::find(leftOut_, row.status().message()) == leftOut_.end()) {
-          leftOut_.push_back(row.status().message());
+        } else {
+          leaveOut(algorithm, row.status());
         }
       }
       if (options_->best && !some.empty())
@@ -194,7 +240,7 @@ Result<std::vector<Row>> Study::runAll() {
       rows.insert(rows.end(), some.begin(), some.end());
     }
   }
-  if (rows.empty()) return invalidUsage("no algorithm can run this: {}", fmt::join(leftOut_, "; "));
+  if (rows.empty()) return invalidUsage("no algorithm can run this: {}", fmt::join(leftOut(), "; "));
   return rows;
 }
 
@@ -204,6 +250,7 @@ std::string Study::describe(int32_t ranks) const {
       fmt::format("{} rank{} on {} host{}", ranks, ranks == 1 ? "" : "s", hosts, hosts == 1 ? "" : "s");
   text += gpus() ? fmt::format(", GPUs of {}", options_->topoFile.substr(options_->topoFile.rfind('/') + 1))
                  : ", no GPUs";
+  if (tuning_) text += fmt::format(", prices of {}", tuning_->path());
   if (hosts == 1) return text;
   if (options_->portBytesPerSecond > 0 || options_->ports > 0 || !gpus()) {
     const double speed = options_->portBytesPerSecond > 0 ? options_->portBytesPerSecond : 1.25e9;

@@ -2,12 +2,15 @@
 #pragma once
 
 #include <map>
+#include <memory>
 #include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "algorithms/registry.h"
 #include "algorithms/simulator/simulate.h"
+#include "algorithms/tuning_file.h"
 #include "topology/description.h"
 #include "tutti_sim/options.h"
 
@@ -41,8 +44,8 @@ class Study {
   Result<Row> run(const std::string& algorithm, int32_t ranks, double bytes);
   /// All rows, in the order ranks, sizes, algorithms; with --best the fastest of each size only.
   Result<std::vector<Row>> runAll();
-  /// Names what "all" left out, and why.
-  const std::vector<std::string>& leftOut() const { return leftOut_; }
+  /// What was left out: "NAMES: why".
+  std::vector<std::string> leftOut() const;
 
   int32_t hostsFor(int32_t ranks) const;
   /// The cluster of that many ranks. GPUs: with the times of a protocol, of rings or trees.
@@ -53,6 +56,8 @@ class Study {
   bool gpus() const { return !options_->topoFile.empty(); }
   /// "64 ranks on 8 hosts: GPUs of x.xml, 8 ports of 400 Gbit/s, fat-tree".
   std::string describe(int32_t ranks) const;
+  /// What an algorithm from a file takes, for every size.
+  Result<std::vector<Row>> runSchedules(const std::vector<Schedule>& schedules);
   sim::Job job(const std::string& algorithm, double bytes, sim::Protocol protocol) const;
 
  private:
@@ -66,7 +71,10 @@ class Study {
   SystemDescription system_;
   int32_t gpusPerHost_ = 0;
   std::map<std::tuple<int32_t, sim::Protocol, bool>, sim::Cluster> clusters_;
-  std::vector<std::string> leftOut_;
+  void leaveOut(const std::string& algorithm, const Status& why);
+
+  std::shared_ptr<const TuningFile> tuning_;
+  std::vector<std::pair<std::string, std::vector<std::string>>> leftOut_;  // why, and which
 };
 
 }  // namespace tutti::simtool

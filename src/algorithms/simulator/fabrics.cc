@@ -83,10 +83,18 @@ Result<Cluster> cpuCluster(const FabricOptions& options) {
   host.places = ceilDiv(options.ranks, options.hosts);
   host.ports = options.ports > 0 ? options.ports : 1;
   host.inside = sharedMemoryCosts();
-  const double wire = options.portBytesPerSecond > 0 ? options.portBytesPerSecond : 1.25e9;
-  host.portBytesPerSecond = wire * wireEfficiency(Wire::tcp);
+  CostParameters between = tcpCosts(options.portBytesPerSecond);
+  if (options.tuning != nullptr) {
+    host.inside = options.tuning->apply(host.inside, CostMedium::shared);
+    between = options.tuning->apply(between, CostMedium::network);
+  }
+  // A measured byte has its headers already.
+  const bool isMeasured =
+      between.beta != tcpCosts(options.portBytesPerSecond).beta && options.portBytesPerSecond <= 0;
+  host.portBytesPerSecond = options.portBytesPerSecond > 0 ? options.portBytesPerSecond : 1 / between.beta;
+  if (!isMeasured) host.portBytesPerSecond *= wireEfficiency(Wire::tcp);
   return Cluster::build(plainHost(host), options.ranks, options.hosts, options.network,
-                        cpuLatencies(sharedMemoryCosts(), tcpCosts(wire)), options.placement);
+                        cpuLatencies(host.inside, between), options.placement);
 }
 
 }  // namespace tutti::sim

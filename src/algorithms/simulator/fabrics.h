@@ -3,9 +3,11 @@
 
 #include <cstdint>
 #include <optional>
+#include <vector>
 
 #include "algorithms/cost_model.h"
 #include "algorithms/simulator/cluster.h"
+#include "algorithms/tuning_file.h"
 #include "base/status.h"
 #include "topology/description.h"
 
@@ -38,6 +40,8 @@ struct FabricOptions {
   Wire wire = Wire::infiniBand;   // hosts without GPUs: TCP
   int32_t channels = 0;           // rings; 0: what the topology's search finds
   std::vector<int32_t> placement;
+  /// Hosts without GPUs: what was measured there, in the place of the shipped parameters. May be null.
+  const TuningFile* tuning = nullptr;
 };
 
 /// A cluster of GPU hosts of a topology file.

@@ -67,8 +67,9 @@ Result<Plan> makePlan(const Cluster& cluster, const Job& job) {
     return invalidArgument("{} works through memory that all ranks share: one host without GPUs",
                            plan.algorithm->name);
   if (medium == Medium::hosts && (cluster.hosts() < 2 || cluster.hosts() >= cluster.ranks()))
-    return invalidArgument("{} needs several hosts with several ranks; there are {} hosts and {} ranks",
-                           plan.algorithm->name, cluster.hosts(), cluster.ranks());
+    return invalidArgument(
+        "{} needs several hosts, and several ranks on a host; here {} ranks are on {} host(s)",
+        plan.algorithm->name, cluster.ranks(), cluster.hosts());
   plan.request.collective = job.collective;
   plan.request.ranks = cluster.ranks();
   plan.request.root = job.root;
@@ -260,6 +261,37 @@ Result<Outcome> simulate(const Cluster& cluster, const Job& job) {
     TUTTI_ASSIGN(timing, outcome.engine == Engine::events ? runEvents(cluster, program, job.fifoSlots)
                                                           : runRounds(cluster, program));
   }
+  outcome.seconds = timing.seconds;
+  outcome.approximate = timing.approximate;
+  findLimit(cluster, timing, &outcome);
+  return outcome;
+}
+
+Result<Outcome> simulateSchedules(const Cluster& cluster, const std::vector<Schedule>& schedules,
+                                  const Job& job) {
+  if (schedules.size() != static_cast<size_t>(cluster.ranks()))
+    return invalidArgument("schedules for {} ranks, and the cluster has {}", schedules.size(),
+                           cluster.ranks());
+  const bool mapped = std::ranges::any_of(schedules, &Schedule::needsMapped);
+  if (mapped && (cluster.hosts() > 1 || cluster.host().gpus))
+    return invalidArgument("{} works through memory that all ranks share: one host without GPUs",
+                           schedules[0].name);
+  Outcome outcome;
+  outcome.channels = job.channels > 0 ? job.channels : cluster.rings();
+  Program program;
+  program.slices = outcome.slices = sliceCount(schedules[0], job.bytes / outcome.channels, job.slotBytes);
+  const double limit =
+      cluster.host().channelBytesPerSecond * cluster.latencies().efficiency * outcome.channels;
+  ProgramBuilder(&program).add(schedules, {job.bytes, -1, limit});
+  double steps = 0;
+  for (const Schedule& schedule : schedules) steps += stepCount(schedule);
+  if (steps > kMostSteps)
+    return invalidUsage("{} has {:.0f} million steps, and the simulator takes {:.0f}", schedules[0].name,
+                        steps / 1e6, kMostSteps / 1e6);
+  outcome.engine = steps * outcome.slices <= kMostEvents ? Engine::events : Engine::rounds;
+  TUTTI_ASSIGN(const Timing timing, outcome.engine == Engine::events
+                                        ? runEvents(cluster, program, job.fifoSlots)
+                                        : runRounds(cluster, program));
   outcome.seconds = timing.seconds;
   outcome.approximate = timing.approximate;
   findLimit(cluster, timing, &outcome);

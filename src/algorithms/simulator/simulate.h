@@ -46,6 +46,11 @@ struct Outcome {
 /// schedules that have more steps than kMostSteps and no symmetry.
 Result<Outcome> simulate(const Cluster& cluster, const Job& job);
 
+/// The same for schedules that come from elsewhere (a file), one for each rank of the cluster, which stand in
+/// the order of their numbers. Of `job`, algorithm, collective, root and blocks are the schedules' own.
+Result<Outcome> simulateSchedules(const Cluster& cluster, const std::vector<Schedule>& schedules,
+                                  const Job& job);
+
 /// Steps of all ranks and slices up to which events are followed one by one, and that rounds are computed
 /// for.
 constexpr double kMostEvents = 4e5;

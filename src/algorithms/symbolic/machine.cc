@@ -283,8 +283,11 @@ Status SymbolicMachine::checkResult(const Schedule& s, int32_t call, int32_t seg
   int32_t& first = agreed[static_cast<size_t>(slice * s.segments() + segment)];
   if (first < 0) first = value.expression;
   if (first != value.expression)
-    return internalError("is reduced as {}, but another rank reduces {}: results would differ bitwise",
-                         expressions_.toText(value.expression), expressions_.toText(first));
+    return internalError(
+        "is reduced as {}, but another rank reduces {}: results could differ in their last bits "
+        "(messageFirst "
+        "in one of the two ranks' steps swaps the operands)",
+        expressions_.toText(value.expression), expressions_.toText(first));
   return Status::ok();
 }
 
