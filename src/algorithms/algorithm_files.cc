@@ -23,15 +23,6 @@ namespace {
 
 constexpr int32_t kUsualRanks = 4;
 
-std::string spelled(std::string_view name) {
-  std::string result = lower(name);
-  for (char& c : result) {
-    const bool plain = (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-' || c == '_' || c == '.';
-    if (!plain) c = '_';
-  }
-  return result;
-}
-
 std::string trimmed(std::string_view text) {
   const size_t first = std::min(text.find_first_not_of(' '), text.size());
   text.remove_prefix(first);
@@ -120,7 +111,7 @@ Result<std::shared_ptr<const LoadedAlgorithm>> loadParsed(const Parsed& parsed, 
     together.lanes = size.lanes;
     TUTTI_TRY(checkProofSize(together).withContext("{}: for all roots", file));
     if (loaded->byRoot.empty()) {
-      loaded->name = spelled(one.name);
+      loaded->name = spelledAlgorithm(one.name);
       loaded->file = file;
       loaded->collective = one.collective;
       loaded->ranks = ranks;
@@ -179,10 +170,8 @@ class ProofCache {
     const auto parsed = Parsed::parse(file.text, file.path);
     if (!parsed.isOk()) return {nullptr, {}, {}, parsed.status()};
     if (!parsed->isFor(ranks))
-      return {nullptr,
-              spelled(std::string(parsed->name())),
-              fmt::format("is for {} ranks", parsed->ranksText()),
-              {}};
+      return {
+          nullptr, spelledAlgorithm(parsed->name()), fmt::format("is for {} ranks", parsed->ranksText()), {}};
     auto loaded = loadParsed(*parsed, file.path, ranks);
     if (!loaded.isOk()) return {nullptr, {}, {}, loaded.status()};
     return {*loaded, {}, {}, {}};
@@ -231,6 +220,15 @@ Result<std::vector<std::string>> filesAt(const std::string& path) {
 }
 
 }  // namespace
+
+std::string spelledAlgorithm(std::string_view name) {
+  std::string result = lower(name);
+  for (char& c : result) {
+    const bool plain = (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-' || c == '_' || c == '.';
+    if (!plain) c = '_';
+  }
+  return result;
+}
 
 Result<ImportedAlgorithm> importAlgorithmText(std::string_view text, std::string_view file, int32_t ranks,
                                               int32_t root) {

@@ -21,6 +21,9 @@ namespace tutti {
 constexpr size_t kMostAlgorithmFiles = 256;
 constexpr size_t kMostAlgorithmFileBytes = size_t{64} << 20;
 
+/// As NCCL_ALGO can spell it: in lower case, with _ for what is no letter, digit, -, _ or period.
+std::string spelledAlgorithm(std::string_view name);
+
 /// Reads one file, JSON or XML by its content, and proves the algorithm: for `tutti-sim --check` and for
 /// people. A JSON file may be for any number of ranks: then `ranks` says for which it is proved (0: the
 /// smallest number that it names, or 4), and `root` for which root. Errors name file, place and reason.

@@ -177,6 +177,23 @@ TEST(TuttiInfo, GivesJsonWhateverTheSettingsAre) {
 #endif
 }
 
+TEST(TuttiInfo, SaysWhatEveryCommunicatorWouldRefuse) {
+  const std::pair<std::string, std::string> cases[] = {
+      {"NCCL_ALGO=rong", "NCCL_ALGO=rong: \"rong\" is no algorithm"},
+      {"NCCL_PROTO=fast", "NCCL_PROTO=fast"},
+      {"TUTTI_TUNING_FILE=/no/such.csv", "TUTTI_TUNING_FILE: "},
+      {"TUTTI_ALGO_FILES=/no/such.json", "TUTTI_ALGO_FILES: "},
+  };
+  for (const auto& [setting, warning] : cases) {
+    const auto outcome = runCommand(setting + " " + TUTTI_BINARY_DIR "/bin/tutti-info");
+    EXPECT_EQ(outcome.status, 1) << setting;
+    EXPECT_THAT(outcome.output, testing::HasSubstr(warning));
+  }
+  const auto right = runCommand("NCCL_ALGO=allreduce:my-hosts TUTTI_ALGO_FILES=" + kSource +
+                                "/examples/algorithms " + TUTTI_BINARY_DIR "/bin/tutti-info");
+  EXPECT_EQ(right.status, 0) << right.output;
+}
+
 TEST(TuttiInfo, ExplainsWrongUse) {
   const Outcome outcome = runCommand(TUTTI_BINARY_DIR "/bin/tutti-info --jsno");
   EXPECT_EQ(outcome.status, 2);

@@ -25,8 +25,8 @@ using testing::StartsWith;
 const std::string kSim = TUTTI_BINARY_DIR "/bin/tutti-sim ";
 const std::string kH100 = " --topo " TUTTI_SOURCE_DIR "/tests/topology/data/oci-h100-full.xml ";
 
-std::string simOutput(const std::string& arguments, int status = 0) {
-  const auto outcome = runCommand(kSim + arguments);
+std::string simOutput(const std::string& arguments, int status = 0, const std::string& command = kSim) {
+  const auto outcome = runCommand(command + arguments);
   EXPECT_EQ(outcome.status, status) << arguments << "\n" << outcome.output;
   return outcome.output;
 }
@@ -192,6 +192,41 @@ TEST(TuttiSim, TakesPricesFromATuningFile) {
                                       "--ranks 2 --hosts 2 --bytes 8 --algo ring --coll broadcast")
                                .output;
   EXPECT_THAT(text, AllOf(HasSubstr("prices of " + file.path()), HasSubstr("1.00 ms")));
+}
+
+/// Without the indentation, and with one blank for many.
+std::string squeezed(const std::string& line) {
+  std::istringstream words(line);
+  std::string text, word;
+  while (words >> word) text += (text.empty() ? "" : " ") + word;
+  return text;
+}
+
+TEST(TuttiSim, PrintsWhatTheManualShows) {
+  std::ifstream manual(TUTTI_SOURCE_DIR "/docs/simulation.md");
+  std::string output;
+  int shown = 0;
+  const std::string prompt = "    $ tutti-sim ";
+  for (std::string line; std::getline(manual, line);) {
+    if (line.starts_with(prompt)) {
+      std::string command = line.substr(prompt.size());
+      while (command.ends_with('\\') && std::getline(manual, line)) {
+        command.pop_back();
+        command += squeezed(line);
+      }
+      const bool takesMinutes = command.starts_with("--verify");
+      output = takesMinutes ? "" : simOutput("", 0, "cd " TUTTI_SOURCE_DIR " && " + kSim + command);
+      std::istringstream lines(output);
+      output.clear();
+      for (std::string one; std::getline(lines, one);) output += squeezed(one) + "\n";
+      ++shown;
+    } else if (!line.starts_with("    ")) {
+      output.clear();
+    } else if (!output.empty()) {
+      EXPECT_THAT(output, HasSubstr(squeezed(line) + "\n"));
+    }
+  }
+  EXPECT_GE(shown, 5);
 }
 
 TEST(TuttiSim, HelpsAndTellsItsVersion) {

@@ -7,6 +7,9 @@
 #include <algorithm>
 #include <thread>
 
+#include "algorithms/algorithm_files.h"
+#include "algorithms/selector.h"
+#include "algorithms/tuning_file.h"
 #include "base/log.h"
 #include "base/memory_file.h"
 #include "base/params.h"
@@ -53,6 +56,36 @@ void addSimd(Report& report) {
     }
   }
   report.machine.simdTarget = name(used);
+}
+
+/// What every communicator would refuse: algorithms, protocols, and files of them.
+void addChoice(Report& report) {
+  const auto warn = [&](const Status& status, const char* setting) {
+    if (!status.isOk()) report.warnings.push_back(status.withContext("{}", setting).message());
+  };
+  const auto texts = AlgorithmTexts::read(params().algoFiles());
+  warn(texts.status(), "TUTTI_ALGO_FILES");
+  CandidateSet candidates = CandidateSet::shipped();
+  if (texts.isOk())
+    for (const AlgorithmTexts::File& file : texts->files) {
+      const auto algorithm = importAlgorithmText(file.text, file.path);
+      warn(algorithm.status(), "TUTTI_ALGO_FILES");
+      if (algorithm.isOk() && candidates.find(spelledAlgorithm(algorithm->name)) == nullptr)
+        candidates.addElsewhere(spelledAlgorithm(algorithm->name), "is in " + file.path);
+    }
+  SelectorSettings settings;
+  settings.algo = params().algo();
+  settings.proto = params().proto();
+  auto tuning = TuningSource::read(params().tuningFile()).load();
+  warn(tuning.status(), "TUTTI_TUNING_FILE");
+  warn(Selector::create(std::make_shared<const CandidateSet>(candidates), settings).status(), "choice");
+  // Alone, so that both are told apart.
+  settings.algo.clear();
+  settings.proto.clear();
+  if (!tuning.isOk()) return;
+  settings.tuning = std::move(tuning).value();
+  warn(Selector::create(std::make_shared<const CandidateSet>(std::move(candidates)), settings).status(),
+       "TUTTI_TUNING_FILE");
 }
 
 void addRuntime(Report& report) {
@@ -147,6 +180,7 @@ Report collect() {
   addSettings(report);
   addLibraryWarnings(report);
   addSimd(report);
+  addChoice(report);
   addRuntime(report);
   addInterfaces(report);
   addTransports(report);
