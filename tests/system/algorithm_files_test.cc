@@ -109,6 +109,8 @@ TEST(AlgorithmFiles, ThatAreForOtherNumbersOfRanksAreKnownAndTheCallSaysSo) {
     if (ncclAllReduce(values, values, 1, ncclFloat32, ncclSum, self.comm, nullptr) != ncclInvalidUsage)
       return 1;
     parent.say("refused " + std::string(ncclGetLastError(self.comm)));
+    must(tuttiStreamSynchronize(nullptr), "tuttiStreamSynchronize", parent);
+    must(ncclCommDestroy(self.comm), "ncclCommDestroy", parent);
     return 0;
   });
   for (int rank = 0; rank < 2; ++rank)
