@@ -89,13 +89,16 @@ typedef struct tuttiPlan {
   int channels;
   double seconds; /* that the cost model expects */
   /* What else the choice depends on. */
-  int hosts;       /* groups of ranks that share memory */
-  int rails;       /* connections that each channel of a hierarchical algorithm makes between two hosts */
-  int maxChannels; /* that the communicator has */
+  int hosts;            /* groups of ranks that share memory */
+  int rails;            /* connections that each channel of a hierarchical algorithm makes between two hosts */
+  int maxChannels;      /* that the communicator has */
+  int crowded;          /* 1 where more ranks share a machine than it has processors, else 0 */
+  double linkBandwidth; /* bytes/s between hosts that the topology promises; 0: not known */
+  size_t sliceBytes;    /* most that one message carries */
 } tuttiPlan_t;
 
 #define TUTTI_PLAN_INITIALIZER \
-  { sizeof(tuttiPlan_t), "", "", "", 0, 0, 0, 0, 0 }
+  { sizeof(tuttiPlan_t), "", "", "", 0, 0, 0, 0, 0, 0, 0, 0 }
 
 /* Says which algorithms, protocols and number of channels later calls on the communicator may use, in the
  * place of NCCL_ALGO, NCCL_PROTO and the library's own choice.

@@ -39,15 +39,6 @@ void append(std::string& list, std::string_view word) {
   list += word;
 }
 
-std::string knownAlgorithms(std::span<const std::string> more) {
-  std::string names;
-  for (const Algorithm& algorithm : algorithms()) append(names, algorithm.name);
-  for (const std::string& name : more) append(names, name);
-  for (const std::string_view name : kNamesOfNccl)
-    if (findAlgorithm(name) == nullptr) append(names, name);
-  return names;
-}
-
 /// True when `name` is `word`, or continues it after a slash.
 bool standsFor(std::string_view word, std::string_view name) {
   return name.starts_with(word) && (name.size() == word.size() || name[word.size()] == '/');
@@ -91,6 +82,15 @@ std::string_view functionName(Collective collective) {
 std::string knownFunctions() {
   std::string names;
   for (const auto& function : kFunctions) append(names, function.first);
+  return names;
+}
+
+std::string knownAlgorithms(std::span<const std::string> more) {
+  std::string names;
+  for (const Algorithm& algorithm : algorithms()) append(names, algorithm.name);
+  for (const std::string& name : more) append(names, name);
+  for (const std::string_view name : kNamesOfNccl)
+    if (findAlgorithm(name) == nullptr) append(names, name);
   return names;
 }
 

@@ -33,6 +33,9 @@ std::string_view functionName(Collective collective);
 /// The eight names, for messages.
 std::string knownFunctions();
 
+/// The names that NCCL_ALGO and tuning files may have, for messages: shipped algorithms, `more`, and NCCL's.
+std::string knownAlgorithms(std::span<const std::string> more);
+
 /// What NCCL_ALGO and NCCL_PROTO have in common. The form is `[list][;function:list...]`, where a list is
 /// comma-separated names, with ^ in front to mean all others. For functions that NCCL makes of messages
 /// (alltoall, gather, scatter) the general list does not count, since NCCL has no choice there. Names are

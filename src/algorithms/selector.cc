@@ -4,6 +4,8 @@
 #include <limits>
 #include <utility>
 
+#include "base/text.h"
+
 namespace tutti {
 namespace {
 
@@ -52,6 +54,23 @@ int32_t mostChannels(const Candidate& candidate, const SelectorInput& input) {
   return std::max(1, input.maxChannels / rails);
 }
 
+/// ", did you mean ring? Known are ...".
+std::string suggestion(std::string_view word, std::span<const std::string> others) {
+  const std::string known = knownAlgorithms(others);
+  // A name of three letters is not like one that differs in three.
+  const size_t alike = std::min<size_t>(3, word.size() / 2);
+  std::string_view best;
+  size_t least = alike + 1;
+  for (const std::string_view piece : splitAt(known, ',')) {
+    const std::string_view name = piece.substr(piece.starts_with(' ') ? 1 : 0);
+    const size_t distance = editDistance(word, name);
+    if (distance >= least) continue;
+    least = distance;
+    best = name;
+  }
+  return (best.empty() ? "; known are " : fmt::format(", did you mean {}? Known are ", best)) + known;
+}
+
 bool sharesMemory(const SelectorInput& input) { return input.allMapped || input.ranks == 1; }
 
 }  // namespace
@@ -70,6 +89,12 @@ Obstacle obstacleOf(const Candidate& candidate, const SelectorInput& input) {
   if (candidate.medium != Medium::messages && !input.allMapped) return Obstacle::oneHost;
   if (candidate.medium == Medium::userBuffers && !input.zeroCopyUsable) return Obstacle::mappedBuffers;
   return Obstacle::none;
+}
+
+MachineCosts costsFor(MachineCosts costs, const SelectorInput& input) {
+  if (input.crowded) costs = {crowded(costs.shared), crowded(costs.network)};
+  if (input.sliceBytes > 0) costs.shared.sliceBytes = costs.network.sliceBytes = input.sliceBytes;
+  return costs;
 }
 
 double predictedSeconds(const Candidate& candidate, const SelectorInput& input, const MachineCosts& costs,
@@ -132,7 +157,7 @@ Result<Selector> Selector::create(std::shared_ptr<const CandidateSet> candidates
                AlgorithmFilter::parse(settings.algo, candidates->namesOfOthers(), settings.algoName));
   TUTTI_ASSIGN(ProtocolFilter protocols, ProtocolFilter::parse(settings.proto, settings.protoName));
   Selector made(std::move(candidates), std::move(settings), std::move(algorithms), std::move(protocols));
-  TUTTI_TRY(made.resolveEntries());
+  TUTTI_TRY(made.resolveEntries().withContext("TUTTI_TUNING_FILE"));
   return made;
 }
 
@@ -141,12 +166,55 @@ Status Selector::resolveEntries() {
   for (const TuningEntry& entry : settings_.tuning->entries()) {
     const Candidate* candidate = candidates_->find(entry.algorithm);
     if (candidate == nullptr && !isNameOfNccl(entry.algorithm))
-      return invalidUsage("{}:{}: \"{}\" is no algorithm; tutti-info lists them", settings_.tuning->path(),
-                          entry.line, entry.algorithm);
+      return invalidUsage("{}:{}: \"{}\" is no algorithm{}", settings_.tuning->path(), entry.line,
+                          entry.algorithm, suggestion(entry.algorithm, candidates_->namesOfOthers()));
     const size_t index = candidate == nullptr ? 0 : static_cast<size_t>(candidate - &*candidates_->begin());
     entries_[static_cast<size_t>(entry.collective)].push_back({&entry, candidate, index});
   }
   return Status::ok();
+}
+
+std::string Selector::whyNever(const Entry& one) {
+  const TuningEntry& entry = *one.entry;
+  if (one.candidate == nullptr) return fmt::format("{} does not exist on CPUs", entry.algorithm);
+  const Candidate& candidate = *one.candidate;
+  const int32_t ranks = entry.ranks.value_or(std::numeric_limits<int32_t>::max());
+  if (entry.protocol && std::ranges::find(protocolsHere(), *entry.protocol) == protocolsHere().end())
+    return fmt::format("there is no protocol {} on CPUs", name(*entry.protocol));
+  if (entry.operations.value_or(1) != 1) return "no calls are joined here, so only operations 1 fits";
+  if (entry.hosts.value_or(1) > ranks)
+    return fmt::format("{} ranks are not on {} hosts", ranks, *entry.hosts);
+  const bool implemented =
+      entry.ranks ? candidate.implements(entry.collective, ranks)
+                  : std::ranges::find(candidate.collectives, entry.collective) != candidate.collectives.end();
+  if (!implemented)
+    return fmt::format("{} does not implement {}{}", entry.algorithm, name(entry.collective),
+                       entry.ranks ? fmt::format(" on {} ranks", ranks) : "");
+  if (entry.maxBytes < candidate.minBytes || entry.minBytes > candidate.maxBytes)
+    return fmt::format("{} is for {} to {} bytes", entry.algorithm, candidate.minBytes, candidate.maxBytes);
+  if (ranks == 1) return {};
+  if (candidate.medium == Medium::hosts)
+    return entry.hosts == 1 || entry.hosts == entry.ranks.value_or(-1)
+               ? fmt::format("{} needs several hosts, and one of them with several ranks", entry.algorithm)
+               : "";
+  if (candidate.medium != Medium::messages && entry.hosts.value_or(1) > 1)
+    return fmt::format("{} needs all ranks on one host", entry.algorithm);
+  if (candidate.medium == Medium::userBuffers && entry.mapped == false)
+    return fmt::format("{} needs mapped buffers", entry.algorithm);
+  return {};
+}
+
+std::vector<std::string> Selector::neverFollowed() const {
+  std::vector<std::pair<int32_t, std::string>> lines;
+  for (const std::vector<Entry>& entries : entries_)
+    for (const Entry& one : entries)
+      if (const std::string why = whyNever(one); !why.empty())
+        lines.emplace_back(one.entry->line, fmt::format("{}:{} can never be followed: {}",
+                                                        settings_.tuning->path(), one.entry->line, why));
+  std::ranges::sort(lines);
+  std::vector<std::string> texts;
+  for (auto& [line, text] : lines) texts.push_back(std::move(text));
+  return texts;
 }
 
 MachineCosts Selector::costs(const SelectorInput& input) const {
@@ -155,9 +223,7 @@ MachineCosts Selector::costs(const SelectorInput& input) const {
     costs.shared = settings_.tuning->apply(costs.shared, CostMedium::shared);
     costs.network = settings_.tuning->apply(costs.network, CostMedium::network);
   }
-  if (input.crowded) costs = {crowded(costs.shared), crowded(costs.network)};
-  if (input.sliceBytes > 0) costs.shared.sliceBytes = costs.network.sliceBytes = input.sliceBytes;
-  return costs;
+  return costsFor(costs, input);
 }
 
 /// On `channels` channels, or, when that is 0, on as many as are fastest. More channels must bring something:

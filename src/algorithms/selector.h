@@ -45,6 +45,9 @@ struct MachineCosts {
   CostParameters network;
 };
 
+/// `costs` as they are for the call: where ranks share processors, and with the communicator's slices.
+MachineCosts costsFor(MachineCosts costs, const SelectorInput& input);
+
 /// What keeps an algorithm from running a call.
 enum class Obstacle : uint8_t {
   none,
@@ -98,8 +101,8 @@ struct SelectorSettings {
 /// microseconds and allocates nothing, unless it fails.
 class Selector {
  public:
-  /// An error (invalidUsage) names what is wrong in the settings, or the line of the tuning file that names
-  /// an algorithm that nobody knows.
+  /// An error (invalidUsage) names what is wrong in the settings, or "TUTTI_TUNING_FILE: " and the line of
+  /// the tuning file that names an algorithm that nobody knows.
   static Result<Selector> create(std::shared_ptr<const CandidateSet> candidates, SelectorSettings settings);
 
   /// What the tuning file says of the call, where it can be; else the allowed algorithm with the least
@@ -117,6 +120,9 @@ class Selector {
   std::string reasonText(const Choice& choice) const;
   /// Why the entry `choice.skippedLine` was not followed: "tuning.csv:3: direct needs ...".
   std::string skippedText(const Choice& choice, const SelectorInput& input) const;
+  /// The entries of the tuning file that fit no call, or can run none, whatever the communicator:
+  /// "tuning.csv:3 can never be followed: ...", in the order of the file.
+  std::vector<std::string> neverFollowed() const;
 
  private:
   struct Offer;
@@ -128,6 +134,8 @@ class Selector {
   Selector(std::shared_ptr<const CandidateSet> candidates, SelectorSettings settings,
            AlgorithmFilter algorithms, ProtocolFilter protocols);
   Status resolveEntries();
+  /// Empty where there may be calls for it.
+  static std::string whyNever(const Entry& one);
   bool allows(size_t candidate, Collective collective) const {
     return (allowed_[candidate] >> static_cast<int>(collective) & 1) != 0;
   }

@@ -130,7 +130,8 @@ class TuningReader {
   Status readEntry(std::string_view line) {
     const std::vector<std::string_view> fields = splitAt(line, ',');
     if (fields.size() < 8 || fields.size() > 10)
-      return error("{} fields, but an entry has 8 to 10: {}[,operations[,mapped]]", fields.size(), kFields);
+      return error("{} fields, but an entry has 8 to 10: {}[,operations[,mapped]]{}", fields.size(), kFields,
+                   line.find(';') == std::string_view::npos ? "" : "; fields are separated by commas");
     if (file_.entries_.size() >= kTuningFileMaxEntries)
       return error("more than {} entries", kTuningFileMaxEntries);
     TuningEntry entry;
@@ -142,8 +143,8 @@ class TuningReader {
     entry.collective = *collective;
     std::optional<size_t> least;
     std::optional<size_t> most;
-    TUTTI_TRY(number<size_t>(fields[1], "minbytes", 0, std::numeric_limits<size_t>::max(), &least));
-    TUTTI_TRY(number<size_t>(fields[2], "maxbytes", 0, std::numeric_limits<size_t>::max(), &most));
+    TUTTI_TRY(bytes(fields[1], "minbytes", &least));
+    TUTTI_TRY(bytes(fields[2], "maxbytes", &most));
     entry.minBytes = least.value_or(0);
     entry.maxBytes = most.value_or(std::numeric_limits<size_t>::max());
     if (entry.maxBytes < entry.minBytes)
@@ -179,6 +180,22 @@ class TuningReader {
       return error("{} \"{}\": expected a whole number from {} to {}, or -1 for any", what, shown(word),
                    least, most);
     *value = found;
+    return Status::ok();
+  }
+
+  /// "4096", "4K", "1M", "1G".
+  Status bytes(std::string_view text, const char* what, std::optional<size_t>* value) const {
+    const std::string word = lowerTrimmed(text);
+    if (word == "-1") return Status::ok();
+    const char unit = word.empty() ? ' ' : word.back();
+    const int shift = unit == 'k' ? 10 : unit == 'm' ? 20 : unit == 'g' ? 30 : 0;
+    const char* const digitsEnd = word.data() + word.size() - (shift > 0 ? 1 : 0);
+    size_t found = 0;
+    const auto [end, failed] = std::from_chars(word.data(), digitsEnd, found);
+    if (failed != std::errc() || end != digitsEnd || found > std::numeric_limits<size_t>::max() >> shift)
+      return error("{} \"{}\": expected a whole number of bytes (K, M, G may follow), or -1 for any", what,
+                   shown(word));
+    *value = found << shift;
     return Status::ok();
   }
 

@@ -10,11 +10,11 @@
 #include <charconv>
 #include <cstdlib>
 #include <limits>
-#include <numeric>
 #include <utility>
 
 #include "base/log.h"
 #include "base/status.h"
+#include "base/text.h"
 #include "base/unique_fd.h"
 
 namespace tutti {
@@ -82,20 +82,6 @@ bool readConfiguration(const std::string& path, bool mustExist, std::string& tex
     if (text.size() > static_cast<size_t>(kLargest)) return true;
     text.append(chunk, static_cast<size_t>(got));
   }
-}
-
-/// Levenshtein's distance: insertions, deletions and replacements.
-size_t editDistance(std::string_view a, std::string_view b) {
-  std::vector<size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), size_t{0});
-  for (size_t i = 1; i <= a.size(); ++i) {
-    size_t diagonal = std::exchange(row[0], i);
-    for (size_t j = 1; j <= b.size(); ++j) {
-      const size_t replaced = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
-      diagonal = std::exchange(row[j], std::min({row[j] + 1, row[j - 1] + 1, replaced}));
-    }
-  }
-  return row.back();
 }
 
 /// "30", "0.5".

@@ -1,6 +1,8 @@
 #include "base/text.h"
 
 #include <algorithm>
+#include <numeric>
+#include <utility>
 
 namespace tutti {
 
@@ -25,6 +27,19 @@ std::vector<std::string_view> splitAt(std::string_view text, char separator) {
     from = end + 1;
   }
   return pieces;
+}
+
+size_t editDistance(std::string_view a, std::string_view b) {
+  std::vector<size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), size_t{0});
+  for (size_t i = 1; i <= a.size(); ++i) {
+    size_t diagonal = std::exchange(row[0], i);
+    for (size_t j = 1; j <= b.size(); ++j) {
+      const size_t replaced = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
+      diagonal = std::exchange(row[j], std::min({row[j] + 1, row[j - 1] + 1, replaced}));
+    }
+  }
+  return row.back();
 }
 
 }  // namespace tutti

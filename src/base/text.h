@@ -1,6 +1,7 @@
 // Words out of text: lower case, trimming, splitting.
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -13,5 +14,8 @@ std::string lower(std::string_view text);
 std::string lowerTrimmed(std::string_view text);
 /// The pieces between separators, views of `text`; one empty piece for an empty text.
 std::vector<std::string_view> splitAt(std::string_view text, char separator);
+
+/// Levenshtein's distance: insertions, deletions and replacements.
+size_t editDistance(std::string_view a, std::string_view b);
 
 }  // namespace tutti

@@ -29,11 +29,22 @@ Status checkPlan(const tuttiPlan_t* plan) {
   return Status::ok();
 }
 
+/// Whether the caller's structure has the field.
+template <typename Field>
+bool knows(const tuttiPlan_t& plan, const Field* field) {
+  const auto at =
+      static_cast<size_t>(reinterpret_cast<const char*>(field) - reinterpret_cast<const char*>(&plan));
+  return at + sizeof *field <= plan.size;
+}
+
 void describe(const Planner& planner, const Choice& choice, const std::string& reason, tuttiPlan_t* plan) {
   const SelectorInput place = planner.inputFor({}, false);
   plan->hosts = place.hosts;
   plan->rails = place.rails;
   plan->maxChannels = place.maxChannels;
+  if (knows(*plan, &plan->crowded)) plan->crowded = place.crowded ? 1 : 0;
+  if (knows(*plan, &plan->linkBandwidth)) plan->linkBandwidth = place.linkBandwidth;
+  if (knows(*plan, &plan->sliceBytes)) plan->sliceBytes = place.sliceBytes;
   const bool none = choice.algorithm == nullptr;
   copyText(none ? std::string_view() : std::string_view(choice.algorithm->name), plan->algorithm);
   copyText(none ? "" : name(choice.protocol), plan->protocol);

@@ -1,8 +1,10 @@
 #include "core/planner.h"
 
 #include <algorithm>
+#include <mutex>
 #include <optional>
 #include <set>
+#include <utility>
 
 #include "algorithms/hierarchical.h"
 #include "algorithms/segment_table.h"
@@ -58,6 +60,20 @@ uint64_t digestOf(const std::string& algo, const std::string& proto, int channel
   return digest;
 }
 
+/// Once for a file and process, by one rank: all have the same file.
+void warnOfEntries(const Selector& selector, int rank) {
+  constexpr size_t kMostLines = 5;
+  const std::vector<std::string> texts = selector.neverFollowed();
+  if (rank != 0 || texts.empty()) return;
+  static std::mutex& mutex = *new std::mutex;
+  static std::string& last = *new std::string;
+  const std::lock_guard lock(mutex);
+  if (std::string all = fmt::format("{}", fmt::join(texts, "\n")); std::exchange(last, all) == all) return;
+  for (size_t i = 0; i < std::min(kMostLines, texts.size()); ++i) logWarn("TUTTI_TUNING_FILE: {}", texts[i]);
+  if (texts.size() > kMostLines)
+    logWarn("TUTTI_TUNING_FILE: {} more entries can never be followed", texts.size() - kMostLines);
+}
+
 }  // namespace
 
 std::vector<PeerBuffer> peerBuffersOf(const Schedule& schedule) {
@@ -94,6 +110,7 @@ Result<std::unique_ptr<Planner>> Planner::create(const Endpoint& endpoint, const
   settings.proto = params().proto();
   TUTTI_ASSIGN(settings.tuning, tuning.load().withContext("TUTTI_TUNING_FILE"));
   TUTTI_ASSIGN(Selector selector, Selector::create(std::move(candidates), std::move(settings)));
+  warnOfEntries(selector, endpoint.rank());
   return std::unique_ptr<Planner>(new Planner(endpoint, job, std::move(selector)));
 }
 

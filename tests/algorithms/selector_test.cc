@@ -270,10 +270,38 @@ TEST(Selector, SkipsEntriesThatCannotRunTheCallAndSaysSo) {
               HasSubstr("the protocol is not on CPUs"));
   EXPECT_THAT(chosenBy(selectorOf("allreduce,0,-1,nvls,-1,-1,-1,-1"), input),
               HasSubstr("t.csv:1 is not followed: nvls does not exist on CPUs"));
-  EXPECT_THAT(chosenBy(selectorOf("allreduce,0,-1,rign,-1,-1,-1,-1"), input),
-              HasSubstr("t.csv:1: \"rign\" is no algorithm"));
+  EXPECT_THAT(
+      chosenBy(selectorOf("allreduce,0,-1,rign,-1,-1,-1,-1"), input),
+      testing::StartsWith(
+          "TUTTI_TUNING_FILE: t.csv:1: \"rign\" is no algorithm, did you mean ring? Known are ring, "));
+  EXPECT_THAT(chosenBy(selectorOf("allreduce,0,-1,zzzz,-1,-1,-1,-1"), input),
+              HasSubstr("\"zzzz\" is no algorithm; known are ring, "));
   EXPECT_THAT(chosenBy(selectorOf("allreduce,0,-1,ring,-1,-1,-1,-1", "oneshot"), input),
               HasSubstr("leaves no algorithm"));
+}
+
+TEST(Selector, NamesEntriesThatNoCommunicatorCanFollow) {
+  const auto never = [](const std::string& entry) {
+    const auto selector = selectorOf("# a comment\n" + entry);
+    if (!selector.isOk()) return selector.status().message();
+    const std::vector<std::string> texts = selector->neverFollowed();
+    return texts.empty() ? std::string("may be") : texts[0];
+  };
+  EXPECT_EQ(never("allreduce,0,-1,ring,ll,-1,-1,-1"),
+            "t.csv:2 can never be followed: there is no protocol ll on CPUs");
+  EXPECT_THAT(never("allreduce,0,-1,nvls,-1,-1,-1,-1"), HasSubstr("nvls does not exist on CPUs"));
+  EXPECT_THAT(never("allreduce,0,-1,hierarchical,-1,-1,1,-1"), HasSubstr("needs several hosts"));
+  EXPECT_THAT(never("allreduce,0,-1,hierarchical,-1,-1,4,4"), HasSubstr("needs several hosts"));
+  EXPECT_THAT(never("allreduce,0,-1,oneshot,-1,-1,2,4"), HasSubstr("needs all ranks on one host"));
+  EXPECT_THAT(never("allreduce,0,-1,ring,-1,-1,4,2"), HasSubstr("2 ranks are not on 4 hosts"));
+  EXPECT_THAT(never("allreduce,0,-1,pairwise,-1,-1,-1,-1"), HasSubstr("does not implement AllReduce"));
+  EXPECT_THAT(never("allreduce,0,-1,ring,-1,-1,-1,-1,2"), HasSubstr("only operations 1 fits"));
+  EXPECT_THAT(never("allreduce,0,-1,direct,-1,-1,1,4,-1,0"), HasSubstr("direct needs mapped buffers"));
+  for (const char* fine :
+       {"allreduce,0,-1,ring,simple,64,-1,-1,1,0", "allreduce,0,-1,hierarchical,-1,-1,-1,-1",
+        "allreduce,0,-1,hierarchical,-1,-1,2,4", "allreduce,0,-1,direct,-1,-1,1,4,-1,1",
+        "allreduce,0,-1,oneshot,-1,-1,-1,-1", "alltoall,0,-1,pairwise,-1,-1,-1,-1"})
+    EXPECT_EQ(never(fine), "may be") << fine;
 }
 
 TEST(Selector, TakesMeasuredParameters) {

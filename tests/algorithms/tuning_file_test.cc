@@ -52,6 +52,16 @@ TEST(TuningFile, HasParametersEntriesAndComments) {
   EXPECT_DOUBLE_EQ(file->apply(tcpCosts(), CostMedium::network).alpha, tcpCosts().alpha);
 }
 
+TEST(TuningFile, TakesUnitsOfBytes) {
+  const auto file = TuningFile::parse(
+      "allreduce,1K,4M,ring,simple,1,1,4\nallreduce,1g,17179869183G,ring,-1,-1,-1,-1", "t.csv");
+  ASSERT_TRUE(file.isOk()) << file.status().message();
+  EXPECT_EQ(file->entries()[0].minBytes, 1024u);
+  EXPECT_EQ(file->entries()[0].maxBytes, size_t{4} << 20);
+  EXPECT_EQ(file->entries()[1].minBytes, size_t{1} << 30);
+  EXPECT_EQ(file->entries()[1].maxBytes, SIZE_MAX - ((size_t{1} << 30) - 1));
+}
+
 TEST(TuningFile, IsWrittenAsItIsRead) {
   TuningFile file;
   for (const CostMedium medium : kCostMedia)
@@ -82,8 +92,14 @@ TEST(TuningFile, ErrorsNameFileLineWhatAndWhy) {
   EXPECT_THAT(problem("allsum,0,8,ring,simple,1,1,2"),
               HasSubstr("function \"allsum\" is not known; known are"));
   EXPECT_THAT(problem("allreduce,-2,8,ring,simple,1,1,2"),
-              HasSubstr("minbytes \"-2\": expected a whole number"));
-  EXPECT_THAT(problem("allreduce,0,8K,ring,simple,1,1,2"), HasSubstr("maxbytes \"8k\""));
+              HasSubstr("minbytes \"-2\": expected a whole number of bytes (K, M, G may follow), or -1"));
+  for (const char* bytes : {"8X", "K", "8KB", "1.5K", "8 K", "17179869184G"})
+    EXPECT_THAT(problem(std::string("allreduce,0,") + bytes + ",ring,simple,1,1,2"), HasSubstr("maxbytes \""))
+        << bytes;
+  EXPECT_THAT(problem("allreduce;0;8;ring;simple;1;1;2"),
+              HasSubstr("1 fields, but an entry has 8 to 10: function,"));
+  EXPECT_THAT(problem("allreduce;0;8;ring;simple;1;1;2"),
+              testing::EndsWith("; fields are separated by commas"));
   EXPECT_THAT(problem("allreduce,,8,ring,simple,1,1,2"), HasSubstr("minbytes \"\""));
   EXPECT_THAT(problem("allreduce,0,99999999999999999999,ring,simple,1,1,2"), HasSubstr("maxbytes"));
   EXPECT_THAT(problem("allreduce,9,8,ring,simple,1,1,2"), HasSubstr("maxbytes 8 is less than minbytes 9"));

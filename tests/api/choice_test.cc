@@ -1,6 +1,9 @@
 // tuttiCommSetAlgo, tuttiCommQueryPlan and tuttiCommLastPlan.
 #include <gmock/gmock.h>
+
+#include <cstddef>
 #include <string>
+#include <thread>
 
 #include "api/ranks.h"
 #include "tutti/tutti.h"
@@ -101,6 +104,16 @@ TEST(Choice, TellsWhatItDependsOn) {
     EXPECT_EQ(plan.hosts, 1);
     EXPECT_GE(plan.rails, 1);
     EXPECT_EQ(plan.maxChannels, 1);
+    EXPECT_EQ(plan.crowded, std::thread::hardware_concurrency() < 2 ? 1 : 0);
+    EXPECT_GT(plan.sliceBytes, 0u);
+    // Of a caller who knows less, no byte more is written.
+    plan.size = offsetof(tuttiPlan_t, crowded);
+    plan.crowded = 7;
+    plan.sliceBytes = 7;
+    ASSERT_NCCL_OK(tuttiCommQueryPlan(self.comm, "AllGather", 8, ncclInt8, 1, &plan));
+    EXPECT_EQ(plan.crowded, 7);
+    EXPECT_EQ(plan.sliceBytes, 7u);
+    plan.size = sizeof plan;
     EXPECT_STREQ(plan.reason, "prediction");
   });
 }

@@ -12,9 +12,11 @@ void choices(const TuningFile& file) {
   SelectorSettings settings;
   settings.tuning = std::make_shared<const TuningFile>(file);
   const auto selector = Selector::create(kShipped, std::move(settings));
-  require(selector.isOk() || selector.status().message().starts_with("t.csv:"),
+  require(selector.isOk() || selector.status().message().starts_with("TUTTI_TUNING_FILE: t.csv:"),
           "an error names file and line");
   if (!selector.isOk()) return;
+  for (const std::string& text : selector->neverFollowed())
+    require(text.starts_with("t.csv:"), "a warning names file and line");
   for (const TuningEntry& entry : file.entries()) {
     SelectorInput input;
     input.collective = entry.collective;

@@ -74,6 +74,28 @@ TEST(TuningFile, ThatCannotBeFollowedIsSaidOnceForACall) {
   EXPECT_EQ(choices, 2) << text;  // although it is planned for buffers of both kinds
 }
 
+int askAndSplit(Rank& self, const ChildSide& parent) {
+  ncclComm_t half = nullptr;
+  must(ncclCommSplit(self.comm, 0, self.rank, &half, nullptr), "ncclCommSplit", parent);
+  must(ncclCommDestroy(half), "ncclCommDestroy", parent);
+  return askAndSimulate(self, parent);
+}
+
+TEST(TuningFile, EntryThatNobodyCanFollowIsAWarningOnce) {
+  const TemporaryFile file("allreduce,0,64,ring,ll,1,-1,-1\nallreduce,0,64,ring,simple,1,1,2\n");
+  const Log log;
+  const Settings settings{{"TUTTI_TUNING_FILE", file.path()}};
+  RankProcesses ranks(2, Path::sharedMemory, askAndSplit);
+  EXPECT_EQ(ranks[0].expectLine("algorithm ", in(20s)), "ring");
+  ranks.expectSuccess(20s);
+  const std::string text = log.text();
+  const std::string line = "NCCL WARN TUTTI_TUNING_FILE: " + file.path() +
+                           ":1 can never be followed: there is no protocol ll on CPUs";
+  const size_t first = text.find(line);
+  ASSERT_NE(first, std::string::npos) << text;
+  EXPECT_EQ(text.find("can never be followed", first + line.size()), std::string::npos) << text;
+}
+
 /// Bruck's messages have a segment for half of the ranks, of 64 bytes at least.
 int allToAllInSmallBuffers(Rank& self, const ChildSide& parent) {
   std::vector<float> mine(static_cast<size_t>(self.ranks), static_cast<float>(self.rank));
@@ -130,6 +152,10 @@ TEST(TuningFile, ThatIsMalformedFailsInitWithTheLine) {
   const TemporaryFile file("\nallreduce,0,8,ring");
   const Settings settings{{"TUTTI_TUNING_FILE", file.path()}};
   EXPECT_THAT(whyInitFails({}), HasSubstr(file.path() + ":2: 4 fields"));
+  const TemporaryFile wrong("allreduce,0,8,rign,simple,1,1,2");
+  const Settings other{{"TUTTI_TUNING_FILE", wrong.path()}};
+  EXPECT_THAT(whyInitFails({}), HasSubstr("TUTTI_TUNING_FILE: " + wrong.path() +
+                                          ":1: \"rign\" is no algorithm, did you mean ring?"));
   const Settings missing{{"TUTTI_TUNING_FILE", "/nowhere/t.csv"}};
   EXPECT_THAT(whyInitFails({}), HasSubstr("open tuning file /nowhere/t.csv"));
 }

@@ -5,19 +5,32 @@
 #include <map>
 #include <tuple>
 
+#include "tutti_tune/judge.h"
+
 namespace tutti::tune {
 namespace {
 
 /// Calls that differ in their size only.
 using Series = std::tuple<Collective, int32_t, int32_t>;  // collective, ranks, hosts
 
-std::map<Series, std::vector<const Point*>> seriesOf(const std::vector<Point>& points) {
-  std::map<Series, std::vector<const Point*>> all;
-  for (const Point& point : points)
-    if (!point.ways.empty())
-      all[{point.input.collective, point.input.ranks, point.input.hosts}].push_back(&point);
-  for (auto& [key, series] : all)
-    std::ranges::sort(series, {}, [](const Point* one) { return one->input.bytes; });
+/// A call as it was measured twice.
+struct Pair {
+  const Point* learnt;
+  const Point* judge;
+  size_t bytes() const { return learnt->input.bytes; }
+};
+
+std::map<Series, std::vector<Pair>> seriesOf(const std::vector<Point>& learnt,
+                                             const std::vector<Point>& judges) {
+  std::map<Series, std::vector<Pair>> all;
+  for (size_t i = 0; i < learnt.size(); ++i)
+    if (const SelectorInput& input = learnt[i].input; !learnt[i].ways.empty())
+      all[{input.collective, input.ranks, input.hosts}].push_back({&learnt[i], &judges[i]});
+  for (auto& [key, series] : all) {
+    std::ranges::stable_sort(series, {}, &Pair::bytes);
+    const auto twins = std::ranges::unique(series, {}, &Pair::bytes);
+    series.erase(twins.begin(), twins.end());
+  }
   return all;
 }
 
@@ -37,22 +50,40 @@ const Way* better(const Point& point, const Selector& selector, bool zeroCopy, d
   return other.value > one.value * (1 + noise) && other.low > one.high ? best : nullptr;
 }
 
-std::vector<TuningEntry> entriesOf(const std::vector<const Point*>& series, const Selector& selector,
-                                   bool zeroCopy, double noise) {
+/// Whether samples that did not lead to `way` say, too, that it is better than the selector's.
+bool holds(const Way& way, const Point& judge, const Selector& selector, bool zeroCopy, double noise) {
+  const Way* same = judge.find(way.algorithm, way.channels);
+  const Way* chosen = chosenWay(judge, selector, zeroCopy);
+  if (same == nullptr) return false;
+  return chosen == nullptr || chosen->median().value > same->median().value * (1 + noise);
+}
+
+TuningEntry entryOf(const std::vector<Pair>& series, size_t index, const Way& way) {
+  const SelectorInput& input = series[index].learnt->input;
+  TuningEntry entry;
+  entry.collective = input.collective;
+  // Nothing is said of sizes that lie outside of what was measured.
+  entry.minBytes = index > 0 ? between(series[index - 1].bytes(), input.bytes) + 1 : input.bytes;
+  entry.maxBytes = index + 1 < series.size() ? between(input.bytes, series[index + 1].bytes()) : input.bytes;
+  entry.algorithm = way.algorithm;
+  entry.protocol = Protocol::simple;
+  entry.channels = way.channels;
+  entry.hosts = input.hosts;
+  entry.ranks = input.ranks;
+  return entry;
+}
+
+std::vector<TuningEntry> entriesOf(const std::vector<Pair>& series, const Selector& selector, bool zeroCopy,
+                                   double noise, size_t* dropped) {
   std::vector<TuningEntry> entries;
   for (size_t i = 0; i < series.size(); ++i) {
-    const Way* way = better(*series[i], selector, zeroCopy, noise);
+    const Way* way = better(*series[i].learnt, selector, zeroCopy, noise);
     if (way == nullptr) continue;
-    const SelectorInput& input = series[i]->input;
-    TuningEntry entry;
-    entry.collective = input.collective;
-    if (i > 0) entry.minBytes = between(series[i - 1]->input.bytes, input.bytes) + 1;
-    if (i + 1 < series.size()) entry.maxBytes = between(input.bytes, series[i + 1]->input.bytes);
-    entry.algorithm = way->algorithm;
-    entry.protocol = Protocol::simple;
-    entry.channels = way->channels;
-    entry.hosts = input.hosts;
-    entry.ranks = input.ranks;
+    if (!holds(*way, *series[i].judge, selector, zeroCopy, noise)) {
+      ++*dropped;
+      continue;
+    }
+    const TuningEntry entry = entryOf(series, i, *way);
     const bool goesOn = !entries.empty() && entries.back().maxBytes + 1 == entry.minBytes &&
                         entries.back().algorithm == entry.algorithm &&
                         entries.back().channels == entry.channels;
@@ -67,19 +98,12 @@ std::vector<TuningEntry> entriesOf(const std::vector<const Point*>& series, cons
 
 }  // namespace
 
-const Way* chosenWay(const Point& point, const Selector& selector, bool zeroCopy) {
-  SelectorInput input = point.input;
-  input.zeroCopyUsable = zeroCopy;
-  const auto choice = selector.choose(input);
-  return choice.isOk() ? point.find(choice->algorithm->name, choice->channels) : nullptr;
-}
-
-std::vector<TuningEntry> entriesFor(const std::vector<Point>& points, const Selector& selector,
-                                    double noise) {
-  std::vector<TuningEntry> all;
-  for (const auto& [key, series] : seriesOf(points)) {
-    std::vector<TuningEntry> mapped = entriesOf(series, selector, true, noise);
-    std::vector<TuningEntry> others = entriesOf(series, selector, false, noise);
+Entries entriesFor(const std::vector<Point>& learnt, const std::vector<Point>& judges,
+                   const Selector& selector, double noise) {
+  Entries result;
+  for (const auto& [key, series] : seriesOf(learnt, judges)) {
+    std::vector<TuningEntry> mapped = entriesOf(series, selector, true, noise, &result.dropped);
+    std::vector<TuningEntry> others = entriesOf(series, selector, false, noise, &result.dropped);
     // What holds for both needs no word about buffers.
     for (TuningEntry& entry : mapped) {
       const auto twin = std::ranges::find(others, entry);
@@ -90,10 +114,10 @@ std::vector<TuningEntry> entriesFor(const std::vector<Point>& points, const Sele
       }
     }
     for (TuningEntry& entry : others) entry.mapped = false;
-    all.insert(all.end(), mapped.begin(), mapped.end());
-    all.insert(all.end(), others.begin(), others.end());
+    result.all.insert(result.all.end(), mapped.begin(), mapped.end());
+    result.all.insert(result.all.end(), others.begin(), others.end());
   }
-  return all;
+  return result;
 }
 
 }  // namespace tutti::tune

@@ -8,14 +8,18 @@
 
 namespace tutti::tune {
 
-/// Entries for the calls of `points` where what `selector` (with the measured parameters) would choose was
-/// measured to take more than 1 + `noise` times as long as the best, and the two medians' intervals do not
-/// overlap. An entry reaches to the middle (geometrically) between its sizes and the next ones that were
-/// measured, the smallest down to 0 and the largest without end.
-std::vector<TuningEntry> entriesFor(const std::vector<Point>& points, const Selector& selector, double noise);
+struct Entries {
+  std::vector<TuningEntry> all;
+  size_t dropped = 0;  // calls (for each kind of buffers) for which an entry did not hold
+};
 
-/// What the selector would take for a point, among the ways that were measured; null where it was not
-/// measured.
-const Way* chosenWay(const Point& point, const Selector& selector, bool zeroCopy);
+/// Entries for the calls of `learnt` where what `selector` (with the measured parameters) would choose was
+/// measured to take more than 1 + `noise` times as long as the best, and the two medians' intervals do not
+/// overlap; of these, those for which the medians of `judges` (the same calls in the same order, other
+/// samples) are as far apart. An entry reaches to the middle (geometrically) between its sizes and the next
+/// ones that were measured; the smallest and the largest of these bound it. It names the numbers of ranks and
+/// hosts.
+Entries entriesFor(const std::vector<Point>& learnt, const std::vector<Point>& judges,
+                   const Selector& selector, double noise);
 
 }  // namespace tutti::tune

@@ -36,11 +36,17 @@ std::vector<Sample> samplesOf(const std::vector<Point>& points, const CandidateS
       if (way.automatic || way.seconds.empty() || candidate == nullptr) continue;
       const double seconds = way.median().value;
       // Algorithms without a closed form tell nothing about the parameters.
-      if (!std::isfinite(predictedSeconds(*candidate, point.input, start, way.channels))) continue;
+      if (!std::isfinite(
+              predictedSeconds(*candidate, point.input, costsFor(start, point.input), way.channels)))
+        continue;
       samples.push_back({candidate, point.input, way.channels, seconds, best->median().value / seconds});
     }
   }
   return samples;
+}
+
+double predicted(const Sample& one, const MachineCosts& costs) {
+  return predictedSeconds(*one.candidate, one.input, costsFor(costs, one.input), one.channels);
 }
 
 /// Mean distance of the logarithms; far ones count by their distance, not its square, so that a few outliers
@@ -50,7 +56,7 @@ double distance(const std::vector<Sample>& samples, const MachineCosts& costs) {
   double sum = 0;
   double weights = 0;
   for (const Sample& one : samples) {
-    const double seconds = predictedSeconds(*one.candidate, one.input, costs, one.channels);
+    const double seconds = predicted(one, costs);
     const double off = std::abs(std::log(std::max(seconds, 1e-12) / one.seconds));
     sum += one.weight * (off < kFar ? off * off / (2 * kFar) : off - kFar / 2);
     weights += one.weight;
@@ -62,7 +68,7 @@ double typicalError(const std::vector<Sample>& samples, const MachineCosts& cost
   double sum = 0;
   double weights = 0;
   for (const Sample& one : samples) {
-    const double seconds = predictedSeconds(*one.candidate, one.input, costs, one.channels);
+    const double seconds = predicted(one, costs);
     sum += one.weight * std::abs(std::log(std::max(seconds, 1e-12) / one.seconds));
     weights += one.weight;
   }

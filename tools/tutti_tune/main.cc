@@ -1,6 +1,7 @@
 // tutti-tune: measures this system and writes the file that TUTTI_TUNING_FILE names.
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
@@ -10,9 +11,8 @@
 #include "base/output_file.h"
 #include "common/processes.h"
 #include "common/runtime_select.h"
-#include "tutti_tune/entries.h"
-#include "tutti_tune/fit.h"
 #include "tutti_tune/options.h"
+#include "tutti_tune/proposal.h"
 #include "tutti_tune/survey.h"
 #include "tutti_tune/tables.h"
 #include "tutti_tune/team.h"
@@ -28,12 +28,6 @@ constexpr int kExitUsage = 2;
 
 Outcome toOutcome(const Status& status) {
   return status.isOk() ? Outcome::ok() : Outcome::failure(status.message());
-}
-
-Result<Selector> selectorWith(const TuningFile& file) {
-  SelectorSettings settings;
-  settings.tuning = std::make_shared<const TuningFile>(file);
-  return Selector::create(CandidateSet::sharedShipped(), std::move(settings));
 }
 
 std::string headText(const Options& options, const Survey& survey) {
@@ -53,43 +47,18 @@ std::string headText(const Options& options, const Survey& survey) {
       survey.seconds);
 }
 
-/// Parameters that explain what was measured; those of a medium that was not measured stay out.
-TuningFile fitted(const Survey& survey, std::string* text) {
-  const CandidateSet candidates = CandidateSet::shipped();
-  const MachineCosts before{sharedMemoryCosts(), tcpCosts()};
-  MachineCosts costs = before;
-  TuningFile file;
-  for (const CostMedium medium : kCostMedia) {
-    const Fit found = fit(survey.points, candidates, costs, medium);
-    if (found.used == 0) continue;
-    costs = found.costs;
-    *text += fitText(found, medium, before);
-    const CostParameters& values = medium == CostMedium::shared ? costs.shared : costs.network;
-    for (const CostParameterName& one : costParameterNames())
-      if (values.*one.value > 0) file.set(medium, one, std::stod(fmt::format("{:.4g}", values.*one.value)));
-  }
-  return file;
-}
-
 Outcome writeTuning(const Options& options, const Survey& survey) {
-  std::string text;
-  const auto shipped = selectorWith({});
-  if (!shipped.isOk()) return toOutcome(shipped.status());
-  Balance balance;
-  choicesText(survey.points, *shipped, &balance);
-  std::string report = "# As shipped: " + balanceText(balance).substr(2);
-  TuningFile file = fitted(survey, &report);
-  const auto model = selectorWith(file);
-  if (!model.isOk()) return toOutcome(model.status());
-  choicesText(survey.points, *model, &balance);
-  report += "# By the fitted parameters: " + balanceText(balance).substr(2);
-  for (const TuningEntry& entry : entriesFor(survey.points, *model, options.noise)) file.add(entry);
-  const auto final = selectorWith(file);
-  if (!final.isOk()) return toOutcome(final.status());
-  std::fputs(choicesText(survey.points, *final, &balance).c_str(), stdout);
-  report += fmt::format("# With {} entries: ", file.entries().size()) + balanceText(balance).substr(2);
-  std::fputs(report.c_str(), stdout);
-  const Status written = replaceFile(options.output, headText(options, survey) + file.text());
+  const auto proposal = propose(survey.points, options.noise);
+  if (!proposal.isOk()) return toOutcome(proposal.status());
+  const auto selector = selectorWith(proposal->file);
+  if (!selector.isOk()) return toOutcome(selector.status());
+  std::fputs(choicesText(survey.points, *selector).c_str(), stdout);
+  std::fputs(proposal->findings.c_str(), stdout);
+  const std::string judged =
+      fmt::format("# chosen/best, geometric mean: {:.3f} as shipped, {:.3f} with this file{}\n",
+                  proposal->shipped, proposal->proposed, proposal->helps ? "" : ", which does not help");
+  const Status written =
+      replaceFile(options.output, headText(options, survey) + judged + proposal->file.text());
   if (!written.isOk()) return toOutcome(written);
   std::printf("# %s written: TUTTI_TUNING_FILE=%s makes programs use it\n", options.output.c_str(),
               options.output.c_str());
@@ -109,16 +78,29 @@ void warnOfLoad() {
                  load, processors);
 }
 
+std::string settledText(const Options& options, const Survey& survey) {
+  if (survey.unsettled > 0)
+    return fmt::format(
+        "# For {} of {} calls the best or the chosen way is known to no better than 10 %: --budget gives "
+        "more "
+        "samples\n",
+        survey.unsettled, survey.points.size());
+  const double left = std::max(0.0, options.budgetSeconds - survey.seconds);
+  return fmt::format(
+      "# All is settled (the best and the chosen ways to 10 %) after {:.1f} s; {:.1f} s are left\n",
+      survey.seconds, left);
+}
+
 Outcome report(const Options& options, const Survey& survey, bool* passed) {
   if (survey.left > 0)
     std::printf("# The time was over before %zu calls were measured: --budget gives more\n", survey.left);
+  std::fputs(settledText(options, survey).c_str(), stdout);
   if (!options.csv.empty())
     if (const Status status = replaceFile(options.csv, csvText(survey.points)); !status.isOk())
       return toOutcome(status);
   if (!options.compare) return writeTuning(options, survey);
   Balance balance;
   std::fputs(comparisonText(survey.points, &balance).c_str(), stdout);
-  std::fputs(balanceText(balance).c_str(), stdout);
   *passed = options.limit <= 0 || balance.mean <= options.limit;
   if (!*passed) std::fprintf(stderr, "tutti-tune: the geometric mean is above %g\n", options.limit);
   return Outcome::ok();

@@ -7,11 +7,16 @@
 #include <cmath>
 #include <cstdio>
 #include <cstring>
-#include <map>
+#include <functional>
+#include <limits>
+#include <optional>
 #include <set>
 #include <tuple>
+#include <utility>
 
 #include "base/params.h"
+#include "tutti_tune/judge.h"
+#include "tutti_tune/proposal.h"
 
 namespace tutti::tune {
 namespace {
@@ -19,8 +24,11 @@ namespace {
 using perf::Outcome;
 using Clock = std::chrono::steady_clock;
 
-constexpr size_t kMostSamples = 25;
-constexpr size_t kLeastSamples = 9;  // fewer make a lucky way look best
+constexpr size_t kMostRounds = 25;  // before all calls have had theirs
+constexpr size_t kLeastRounds = 9;  // fewer make a lucky way look best
+constexpr size_t kRoundsAgain = 4;  // for a call that is not settled, before the next one's turn
+constexpr size_t kMostSamples = 2000;
+constexpr double kSettled = 0.1;  // width of an interval, relative to the median
 // Ways so many times slower than the best: no more samples, and not tried at the next size.
 constexpr double kSlow = 1.7;
 constexpr double kHopeless = 6;
@@ -39,18 +47,25 @@ bool hasManyBlocks(Collective collective) {
          collective != Collective::reduce;
 }
 
+bool isSameCall(const SelectorInput& one, const SelectorInput& other) {
+  return one.collective == other.collective && one.ranks == other.ranks && one.bytes == other.bytes;
+}
+
 class Surveyor {
  public:
   Surveyor(Team& team, const Options& options, Survey& survey)
       : team_(team), options_(options), survey_(survey), start_(Clock::now()) {}
 
   Outcome run() {
+    auto shipped = selectorWith({});
+    if (!shipped.isOk()) return Outcome::failure(shipped.status().message());
+    shipped_.emplace(std::move(shipped).value());
     const std::vector<size_t> sizes = options_.sizes();
     size_t open = sizes.size() * options_.ranks.size() * options_.collectives.size();
     for (const size_t bytes : sizes) {
       for (size_t i = 0; i < options_.ranks.size(); ++i) {
         for (const Collective collective : options_.collectives) {
-          const double time = options_.budgetSeconds - secondsSince(start_);
+          const double time = timeLeft();
           if (time <= 0) {
             ++survey_.left;
           } else if (const Outcome outcome =
@@ -62,16 +77,24 @@ class Surveyor {
         }
       }
     }
-    if (!options_.quiet) std::fprintf(stderr, "\r%60s\r", "");
+    if (const Outcome outcome = settle(); !outcome.isOk()) return outcome;
+    if (showsProgress()) std::fprintf(stderr, "\r%60s\r", "");
     survey_.seconds = secondsSince(start_);
     return Outcome::ok();
   }
 
  private:
   using Known = std::tuple<int, Collective, std::string, int32_t>;
+  /// How a point is sampled.
+  struct Run {
+    Trial trial;
+    int calls;
+  };
+
+  bool showsProgress() const { return !options_.quiet && ::isatty(STDERR_FILENO) != 0; }
 
   void progress(const Trial& trial, int ranks, size_t bytes) const {
-    if (options_.quiet || ::isatty(STDERR_FILENO) == 0) return;
+    if (!showsProgress()) return;
     std::fprintf(stderr, "\r%5.0f of %.0f s: %-13s %3d ranks, %zu bytes      ", secondsSince(start_),
                  options_.budgetSeconds, name(trial.collective), ranks, bytes);
   }
@@ -92,6 +115,9 @@ class Surveyor {
     input.allMapped = plan.hosts == 1;
     input.rails = plan.rails;
     input.maxChannels = plan.maxChannels;
+    input.crowded = plan.crowded != 0;
+    input.linkBandwidth = plan.linkBandwidth;
+    input.sliceBytes = plan.sliceBytes;
     // Buffers are of ncclMemAlloc; only this keeps peers from using them.
     input.zeroCopyUsable =
         !params().p2pDisable() && (params().p2pLevel.isAuto() || params().p2pLevel.level() > 0);
@@ -134,6 +160,10 @@ class Surveyor {
     trial.count = std::max<size_t>(
         1, bytes / sizeof(float) / (hasManyBlocks(collective) ? static_cast<size_t>(ranks) : 1));
     Point point = pointOf(trial, ranks);
+    // Where blocks are the same as at a smaller size, so is the call.
+    if (std::ranges::any_of(survey_.points,
+                            [&](const Point& one) { return isSameCall(one.input, point.input); }))
+      return Outcome::ok();
     progress(trial, ranks, point.input.bytes);
     const Clock::time_point start = Clock::now();
     // A first sample is about connections and plans; it tells how many calls fit into the next.
@@ -148,8 +178,8 @@ class Surveyor {
     if (calls > 1)
       for (Way& way : point.ways)
         if (!way.hopeless) way.seconds.clear();
-    for (size_t round = 0; round < kMostSamples; ++round) {
-      if (round >= kLeastSamples && secondsSince(start) > share) break;
+    for (size_t round = 0; round < kMostRounds; ++round) {
+      if (round >= kLeastRounds && secondsSince(start) > share) break;
       double best = 1e9;
       for (const Way& way : point.ways)
         if (!way.seconds.empty()) best = std::min(best, way.median().value);
@@ -161,6 +191,69 @@ class Surveyor {
     }
     forget(size, point);
     survey_.points.push_back(std::move(point));
+    runs_.push_back({trial, calls});
+    return Outcome::ok();
+  }
+
+  /// The ways of a call that decide what is made of it: the best, and what the library chooses, for buffers
+  /// of both kinds.
+  std::vector<Way*> deciding(Point& point) const {
+    std::set<const Way*> found = {point.automatic()};
+    for (const bool mapped : {true, false}) {
+      found.insert(point.best(candidates_, mapped));
+      if (!options_.compare) found.insert(chosenWay(point, *shipped_, mapped));
+    }
+    std::vector<Way*> ways;
+    for (Way& way : point.ways)
+      if (found.contains(&way)) ways.push_back(&way);
+    return ways;
+  }
+
+  /// The widest interval of these ways, relative to the median.
+  static double widthOf(const std::vector<Way*>& ways) {
+    double widest = 0;
+    for (const Way* way : ways) {
+      const Median time = way->median();
+      const bool few = way->seconds.size() < kLeastRounds;
+      widest = std::max(widest, few ? std::numeric_limits<double>::infinity()
+                                    : (time.high - time.low) / std::max(time.value, 1e-12));
+    }
+    return widest;
+  }
+
+  double timeLeft() const { return options_.budgetSeconds - secondsSince(start_); }
+
+  /// What is left of the time, for calls whose deciding ways have wide intervals, the widest first.
+  Outcome settle() {
+    const auto isFull = [](const Way* way) { return way->seconds.size() >= kMostSamples; };
+    while (true) {
+      std::vector<std::pair<double, size_t>> open;
+      survey_.unsettled = 0;
+      for (size_t i = 0; i < survey_.points.size(); ++i) {
+        const std::vector<Way*> ways = deciding(survey_.points[i]);
+        const double width = widthOf(ways);
+        if (width <= kSettled) continue;
+        ++survey_.unsettled;
+        if (!std::ranges::all_of(ways, isFull)) open.emplace_back(width, i);
+      }
+      if (open.empty() || timeLeft() <= 0) return Outcome::ok();
+      std::ranges::sort(open, std::greater<>());
+      for (const auto& [width, index] : open)
+        if (const Outcome outcome = sampleAgain(index); !outcome.isOk()) return outcome;
+    }
+  }
+
+  Outcome sampleAgain(size_t index) {
+    Point& point = survey_.points[index];
+    const Run& run = runs_[index];
+    progress(run.trial, point.input.ranks, point.input.bytes);
+    for (size_t round = 0; round < kRoundsAgain; ++round)
+      for (Way* way : deciding(point)) {
+        if (timeLeft() <= 0) return Outcome::ok();
+        // Its one sample was the first call of all.
+        if (std::exchange(way->hopeless, false) && run.calls > 1) way->seconds.clear();
+        if (const Outcome outcome = sample(run.trial, *way, run.calls); !outcome.isOk()) return outcome;
+      }
     return Outcome::ok();
   }
 
@@ -177,7 +270,9 @@ class Surveyor {
   Survey& survey_;
   const Clock::time_point start_;
   const CandidateSet candidates_ = CandidateSet::shipped();
+  std::optional<Selector> shipped_;
   std::set<Known> hopeless_;
+  std::vector<Run> runs_;  // by point
 };
 
 }  // namespace

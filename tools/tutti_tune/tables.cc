@@ -3,12 +3,10 @@
 #include <algorithm>
 #include <cmath>
 
-#include "tutti_tune/entries.h"
+#include "tutti_tune/judge.h"
 
 namespace tutti::tune {
 namespace {
-
-constexpr double kBad = 1.5;
 
 std::string sizeText(size_t bytes) {
   if (bytes >= (size_t{1} << 20) && bytes % (size_t{1} << 20) == 0) return fmt::format("{}M", bytes >> 20);
@@ -24,91 +22,117 @@ std::string timeText(const Median& time) {
   return fmt::format("{:.1f} ({:.1f}-{:.1f})", time.value * 1e6, time.low * 1e6, time.high * 1e6);
 }
 
-std::string rowText(const Point& point, const std::string& chosen, const std::string& time, const Way& best,
-                    const Ratio& ratio) {
-  const std::string mark = ratio.low > kBad ? " !" : "";
-  return fmt::format("{:13} {:5} {:5} {:>8}  {:22} {:>28}  {:22} {:>28}  {:5.2f} ({:.2f}-{:.2f}){}\n",
-                     name(point.input.collective), point.input.ranks, point.input.hosts,
-                     sizeText(point.input.bytes), chosen, time, wayText(best), timeText(best.median()),
-                     ratio.value, ratio.low, ratio.high, mark);
+enum class Buffers { all, mapped, other };
+
+const char* name(Buffers buffers) {
+  return buffers == Buffers::all ? "all" : buffers == Buffers::mapped ? "mapped" : "other";
+}
+
+std::string rowText(const Verdict& verdict, Buffers buffers, const std::string& time) {
+  const SelectorInput& input = verdict.point->input;
+  const Ratio& ratio = verdict.ratio;
+  return fmt::format("{:13} {:5} {:5} {:>8} {:7}  {:22} {:>28}  {:22} {:>28}  {:5.2f} ({:.2f}-{:.2f}){}\n",
+                     tutti::name(input.collective), input.ranks, input.hosts, sizeText(input.bytes),
+                     name(buffers), wayText(*verdict.chosen), time, wayText(*verdict.best),
+                     timeText(verdict.best->median()), ratio.value, ratio.low, ratio.high,
+                     ratio.low > kBad ? " !" : "");
 }
 
 std::string headText(const char* time) {
-  return fmt::format("{:13} {:5} {:5} {:>8}  {:22} {:>28}  {:22} {:>28}  {}\n", "collective", "ranks",
-                     "hosts", "bytes", "chosen", time, "best", "us (95 %)", "chosen/best");
+  return fmt::format("{:13} {:5} {:5} {:>8} {:7}  {:22} {:>28}  {:22} {:>28}  {}\n", "collective", "ranks",
+                     "hosts", "bytes", "buffers", "chosen", time, "best", "us (95 %)", "chosen/best (95 %)");
+}
+
+std::string legendText() {
+  return fmt::format(
+      "# best: of all ways that were measured. !: chosen takes more than {} times as long, with certainty "
+      "(the "
+      "whole interval)\n",
+      kBad);
+}
+
+std::string balanceText(const std::vector<Verdict>& verdicts) {
+  const Balance balance = balanceOf(verdicts);
+  const auto worst =
+      std::ranges::max_element(verdicts, {}, [](const Verdict& one) { return one.ratio.value; });
+  std::string where;
+  if (worst != verdicts.end())
+    where = fmt::format(" ({}, {} ranks, {} bytes)", tutti::name(worst->point->input.collective),
+                        worst->point->input.ranks, sizeText(worst->point->input.bytes));
+  return fmt::format(
+      "# chosen/best of {} calls: geometric mean {:.3f}, largest {:.2f}{}, above {} with certainty: {}\n",
+      balance.count, balance.mean, balance.worst, where, kBad, balance.bad);
 }
 
 }  // namespace
-
-Ratio ratioOf(const Median& chosen, const Median& best) {
-  if (best.value <= 0) return {};
-  return {chosen.value / best.value, chosen.low / best.high, chosen.high / best.low};
-}
-
-Balance balanceOf(const std::vector<Ratio>& ratios) {
-  Balance balance;
-  double sum = 0;
-  for (const Ratio& ratio : ratios) {
-    sum += std::log(ratio.value);
-    balance.worst = std::max(balance.worst, ratio.value);
-    balance.bad += ratio.low > kBad ? 1 : 0;
-  }
-  balance.count = ratios.size();
-  if (!ratios.empty()) balance.mean = std::exp(sum / static_cast<double>(ratios.size()));
-  return balance;
-}
 
 std::string fitText(const Fit& fit, CostMedium medium, const MachineCosts& before) {
   if (fit.used == 0) return {};
   std::string text = fmt::format(
       "# {}: {} measured times; predictions were off by a factor of {:.2f} (typically), now by {:.2f}\n",
-      name(medium), fit.used, fit.before, fit.error);
+      tutti::name(medium), fit.used, fit.before, fit.error);
   const auto& [oldShared, oldNetwork] = before;
   for (const CostParameterName& one : costParameterNames()) {
-    const double was = (medium == CostMedium::shared ? oldShared : oldNetwork).*one.value;
-    const double is = (medium == CostMedium::shared ? fit.costs.shared : fit.costs.network).*one.value;
-    if (was > 0) text += fmt::format("#   {:10} {:.3g} -> {:.3g}\n", one.name, was, is);
+    const std::string was =
+        fmt::format("{:.3g}", (medium == CostMedium::shared ? oldShared : oldNetwork).*one.value);
+    const std::string is = fmt::format(
+        "{:.3g}", (medium == CostMedium::shared ? fit.costs.shared : fit.costs.network).*one.value);
+    if (was != is) text += fmt::format("#   {:10} {} -> {}\n", one.name, was, is);
   }
   return text;
 }
 
-std::string choicesText(const std::vector<Point>& points, const Selector& selector, Balance* balance) {
-  std::string text = headText("us, predicted");
-  std::vector<Ratio> ratios;
-  for (const Point& point : points) {
-    const Way* best = point.best(*selector.candidates(), true);
-    const Way* chosen = chosenWay(point, selector, true);
-    if (best == nullptr || chosen == nullptr) continue;
-    ratios.push_back(ratioOf(chosen->median(), best->median()));
-    const auto choice = selector.choose(point.input);
-    const std::string time =
-        fmt::format("{:.1f}, {:.1f}", chosen->median().value * 1e6, choice->predictedSeconds * 1e6);
-    text += rowText(point, wayText(*chosen), time, *best, ratios.back());
+std::string choicesText(const std::vector<Point>& points, const Selector& selector) {
+  const std::vector<Verdict> verdicts = verdictsOf(points, selector);
+  std::string text =
+      "# chosen and predicted: with the tuning file (its parameters and entries), by all samples. buffers: "
+      "mapped are those that peers\n# can use in place (ncclMemAlloc, ncclCommRegister); a row for all "
+      "counts "
+      "as two calls where the kinds differ in what can be used\n";
+  text += legendText() + headText("us, predicted");
+  for (size_t i = 0; i < verdicts.size(); ++i) {
+    const Verdict& one = verdicts[i];
+    const auto kin = [&](size_t other) {
+      return other < verdicts.size() && verdicts[other].point == one.point;
+    };
+    const bool hasNext = kin(i + 1);
+    const bool same = hasNext && verdicts[i + 1].chosen == one.chosen && verdicts[i + 1].best == one.best;
+    const bool alone = !hasNext && (i == 0 || !kin(i - 1));
+    text += rowText(one,
+                    same || alone ? Buffers::all
+                    : one.mapped  ? Buffers::mapped
+                                  : Buffers::other,
+                    fmt::format("{:.1f}, {:.1f}", one.chosen->median().value * 1e6, one.predicted * 1e6));
+    if (same) ++i;
   }
-  *balance = balanceOf(ratios);
-  return text;
+  return text + balanceText(verdicts);
 }
 
 std::string comparisonText(const std::vector<Point>& points, Balance* balance) {
   const CandidateSet candidates = CandidateSet::shipped();
-  std::string text = headText("us (95 %)");
-  std::vector<Ratio> ratios;
+  std::vector<Verdict> verdicts;
   for (const Point& point : points) {
-    const Way* best = point.best(candidates, true);
+    const bool mapped = point.input.zeroCopyUsable;
+    const Way* best = point.best(candidates, mapped);
     const Way* chosen = point.automatic();
     if (best == nullptr || chosen == nullptr) continue;
-    // The same way by both names: what they differ by is noise.
-    ratios.push_back(ratioOf(chosen->median(), best->median()));
-    text += rowText(point, wayText(*chosen), timeText(chosen->median()), *best, ratios.back());
+    verdicts.push_back({.point = &point,
+                        .mapped = mapped,
+                        .chosen = chosen,
+                        .best = best,
+                        .ratio = ratioOf(chosen->median(), best->median())});
   }
-  *balance = balanceOf(ratios);
-  return text;
-}
-
-std::string balanceText(const Balance& balance) {
-  return fmt::format(
-      "# chosen/best of {} calls: geometric mean {:.3f}, largest {:.2f}, above {} with certainty: {}\n",
-      balance.count, balance.mean, balance.worst, kBad, balance.bad);
+  std::string text =
+      "# chosen: by the library, with the settings of the environment, and measured as a way of its own. "
+      "Where "
+      "it is the best, too, the\n# two times differ by what sampling differs: a ratio, or a mean, below 1 "
+      "says "
+      "no more than that\n";
+  text += legendText() + headText("us (95 %)");
+  for (const Verdict& one : verdicts)
+    text += rowText(one, one.mapped ? Buffers::mapped : Buffers::other, timeText(one.chosen->median()));
+  *balance = balanceOf(verdicts);
+  return text + balanceText(verdicts);
 }
 
 std::string csvText(const std::vector<Point>& points) {
