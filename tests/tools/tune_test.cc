@@ -363,5 +363,19 @@ TEST(TuttiTune, UsesItsTimeUnlessAllIsSettled) {
   }
 }
 
+TEST(TuttiTune, RefusesTargetsThatCannotBeWrittenBeforeItMeasures) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"-o /no/such/folder/x.csv", "--output /no/such/folder/x.csv: no file can be made there: No such file"},
+      {"-o /tmp", "--output /tmp: is a folder"},
+      {"--csv /no/such/folder/x.csv", "--csv /no/such/folder/x.csv: no file can be made there"},
+  };
+  for (const auto& [target, message] : cases) {
+    const auto outcome =
+        runCommand(std::string(TUTTI_BINARY_DIR "/bin/tutti-tune -n 2 -q --budget 60s ") + target + " 2>&1");
+    EXPECT_EQ(outcome.status, 2);
+    EXPECT_THAT(outcome.output, HasSubstr(message));
+  }
+}
+
 }  // namespace
 }  // namespace tutti::tune

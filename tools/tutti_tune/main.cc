@@ -1,9 +1,12 @@
 // tutti-tune: measures this system and writes the file that TUTTI_TUNING_FILE names.
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <ctime>
 #include <memory>
 #include <string>
@@ -57,9 +60,11 @@ Outcome writeTuning(const Options& options, const Survey& survey) {
   const std::string judged =
       fmt::format("# chosen/best, geometric mean: {:.3f} as shipped, {:.3f} with this file{}\n",
                   proposal->shipped, proposal->proposed, proposal->helps ? "" : ", which does not help");
-  const Status written =
-      replaceFile(options.output, headText(options, survey) + judged + proposal->file.text());
-  if (!written.isOk()) return toOutcome(written);
+  const std::string text = headText(options, survey) + judged + proposal->file.text();
+  if (const Status written = replaceFile(options.output, text); !written.isOk()) {
+    std::printf("# The file could not be written. This is what belongs into it:\n%s", text.c_str());
+    return toOutcome(written);
+  }
   std::printf("# %s written: TUTTI_TUNING_FILE=%s makes programs use it\n", options.output.c_str(),
               options.output.c_str());
   return Outcome::ok();
@@ -95,10 +100,11 @@ Outcome report(const Options& options, const Survey& survey, bool* passed) {
   if (survey.left > 0)
     std::printf("# The time was over before %zu calls were measured: --budget gives more\n", survey.left);
   std::fputs(settledText(options, survey).c_str(), stdout);
+  const Outcome tuned = options.compare ? Outcome::ok() : writeTuning(options, survey);
   if (!options.csv.empty())
     if (const Status status = replaceFile(options.csv, csvText(survey.points)); !status.isOk())
       return toOutcome(status);
-  if (!options.compare) return writeTuning(options, survey);
+  if (!options.compare) return tuned;
   Balance balance;
   std::fputs(comparisonText(survey.points, &balance).c_str(), stdout);
   *passed = options.limit <= 0 || balance.mean <= options.limit;
@@ -115,7 +121,24 @@ Outcome threadsOf(const Options& options, int processes, int* threads) {
                                      options.mostRanks(), processes, *threads, processes * *threads));
 }
 
+/// What can be known before it is measured for: that a file cannot be made there.
+Outcome checkTarget(const char* option, const std::string& path) {
+  struct stat info {};
+  if (::stat(path.c_str(), &info) == 0)
+    return S_ISDIR(info.st_mode) ? Outcome::misuse(fmt::format("{} {}: is a folder", option, path))
+                                 : Outcome::ok();
+  const size_t slash = path.rfind('/');
+  const std::string folder = slash == std::string::npos ? "." : path.substr(0, slash + 1);
+  if (!path.empty() && ::access(folder.c_str(), W_OK | X_OK) == 0) return Outcome::ok();
+  return Outcome::misuse(fmt::format("{} {}: no file can be made there: {}", option, path,
+                                     path.empty() ? "it has no name" : std::strerror(errno)));
+}
+
 Outcome run(const Options& options, perf::Processes& processes, bool* passed) {
+  if (processes.rank() == 0 && !options.compare)
+    if (const Outcome outcome = checkTarget("--output", options.output); !outcome.isOk()) return outcome;
+  if (processes.rank() == 0 && !options.csv.empty())
+    if (const Outcome outcome = checkTarget("--csv", options.csv); !outcome.isOk()) return outcome;
   int threads = 1;
   if (const Outcome outcome = threadsOf(options, processes.size(), &threads); !outcome.isOk()) return outcome;
   const size_t most = options.maxBytes + sizeof(float) * static_cast<size_t>(options.mostRanks());
