@@ -9,6 +9,7 @@
 #include <fstream>
 #include <string_view>
 
+#include "hostrt/kernel_workers.h"
 #include "hostrt/log.h"
 #include "hostrt/workers.h"
 
@@ -97,6 +98,7 @@ const std::vector<std::unique_ptr<Device>>& devices() {
     }
     ::pthread_atfork(nullptr, nullptr, [] {
       forgetWorkers();
+      forgetBlockWorkers();
       for (const auto& device : *list) device->forgetWork();
     });
     return list;

@@ -32,6 +32,7 @@ struct Device {
   std::mutex settingsMutex;
   std::vector<bool> peerAccess;  // by device, from this one
   unsigned int flags = 0;
+  std::atomic<cudaError_t> fault{cudaSuccess};  // of a kernel: stays until the device is reset
   std::atomic<MemoryPool*> pool{nullptr};  // of cudaMallocAsync; null: the default pool
 
   /// Appends the markers of everything that is pending on the device.

@@ -61,12 +61,12 @@ void switchContext(Context& from, const Context& to) { tuttiSwitchStack(&from.st
 
 void makeContext(Context& context, std::byte*, std::byte* top, void (*entry)(void*), void* argument) {
   // As tuttiSwitchStack leaves a stack: r15, r14, r13, r12, rbx, rbp, return address.
-  auto** frame = reinterpret_cast<void**>(top) - 8;
-  frame[0] = frame[1] = frame[4] = frame[5] = nullptr;
+  // The return address lies so that the stack is aligned when tuttiEnterStack calls.
+  auto** frame = reinterpret_cast<void**>(top) - 9;
+  std::fill_n(frame, 9, nullptr);
   frame[2] = reinterpret_cast<void*>(entry);
   frame[3] = argument;
   frame[6] = reinterpret_cast<void*>(tuttiEnterStack);
-  frame[7] = nullptr;
   context.stackPointer = frame;
 }
 
