@@ -122,6 +122,11 @@ Device* findDevice(int device) {
 
 Device* currentDeviceOrNull() { return findDevice(threadDevice); }
 
+cudaError_t faultOfCurrentDevice() {
+  const Device* device = currentDeviceOrNull();
+  return device ? device->fault.load(std::memory_order_acquire) : cudaSuccess;
+}
+
 std::string pciBusId(const Device& device) {
   return fmt::format("{:04x}:{:02x}:00.0", kPciDomain + device.slot / 256, device.slot % 256);
 }

@@ -41,6 +41,9 @@ struct Device {
   void forgetWork();
 };
 
+/// Of a kernel that failed on the stream's device: what every call that uses it returns from then on.
+inline cudaError_t faultOf(const Stream& stream) { return stream.device.fault.load(std::memory_order_acquire); }
+
 /// TUTTI_HOST_DEVICES (default 8), narrowed by CUDA_VISIBLE_DEVICES when that lists numbers. Empty when the
 /// setting is not a number (a warning says so) or 0.
 const std::vector<std::unique_ptr<Device>>& devices();
@@ -54,6 +57,9 @@ void setCurrentDevice(int device);
 Device* findDevice(int device);
 /// The calling thread's current device; null when there is none at all.
 Device* currentDeviceOrNull();
+
+/// The error that a failed kernel left on it; success when there is no device, or none failed.
+cudaError_t faultOfCurrentDevice();
 
 /// "7e00:03:00.0". The domain is one that no machine uses, so that nothing looks such a device up in sysfs.
 std::string pciBusId(const Device& device);
