@@ -92,16 +92,16 @@ struct Engine {
 
 /// A kernel that the host compiler compiled. All pointers live as long as the module.
 struct KernelTwin {
-  uint32_t size;             // of this struct
-  const char* typeName;      // RTTI name of NameTag<kernel>: the mangled kernel stands in it
-  const char* file;          // source, for kernels of the same name in different files; may be null
-  const void* function;      // address of the kernel
+  uint32_t size;                           // of this struct
+  const char* typeName;                    // RTTI name of NameTag<kernel>: the mangled kernel stands in it
+  const char* file;                        // source, for kernels of the same name in different files; may be null
+  const void* function;                    // address of the kernel
   void (*invoke)(void* const* arguments);  // runs the calling thread's part
-  Thread** (*current)();     // the calling OS thread's slot for the running CUDA thread, in the twin's module
+  Thread** (*current)();  // the calling OS thread's slot for the running CUDA thread, in the twin's module
   uint32_t argumentCount;
   const uint32_t* argumentBytes;
   const uint32_t* argumentAlignments;
-  uint32_t maxThreads;       // of __launch_bounds__; 0 when it has none
+  uint32_t maxThreads;  // of __launch_bounds__; 0 when it has none
 };
 
 /// A __device__ or __constant__ variable of a twin.

@@ -29,7 +29,11 @@ inline const TwinTable* twinTable() {
 /// Registers a kernel while it exists. A module that is loaded before its runtime can hand over later.
 class KernelRegistration {
  public:
-  explicit KernelRegistration(KernelTwin& twin) : twin_(twin) {
+  /// `twin` is filled in here, since nothing says when it would be initialised; its bound is there already.
+  KernelRegistration(KernelTwin& twin, const KernelTwin& contents) : twin_(twin) {
+    const uint32_t maxThreads = twin.maxThreads;
+    twin = contents;
+    twin.maxThreads = maxThreads;
     if (const TwinTable* table = twinTable()) table->addKernel(&twin_);
   }
   ~KernelRegistration() {
@@ -85,12 +89,11 @@ struct Twin<Kernel> {
                              c.stream);
   }
 
-  static inline KernelTwin record = {sizeof(KernelTwin), typeid(NameTag<*Kernel>*).name(),
-                                     TUTTI_TWIN_FILE,    reinterpret_cast<const void*>(Kernel),
-                                     &Twin::invoke,      &currentSlot,
-                                     sizeof...(Parameters), kBytes,
-                                     kAlignments,        0};
-  static inline KernelRegistration registered __attribute__((init_priority(200))){record};
+  static inline constinit KernelTwin record{};
+  static inline KernelRegistration registered __attribute__((init_priority(200))){
+      record,
+      {sizeof(KernelTwin), typeid(NameTag<*Kernel>*).name(), TUTTI_TWIN_FILE, reinterpret_cast<const void*>(Kernel),
+       &Twin::invoke, &currentSlot, sizeof...(Parameters), kBytes, kAlignments, 0}};
 };
 
 template <auto Kernel, unsigned Threads>
