@@ -152,14 +152,13 @@ BlockRunner::~BlockRunner() {
 
 void BlockRunner::run(KernelRun& kernel, size_t block) {
   prepare(kernel, block);
-  shim::Thread* const outer = *slot_;
   Fiber* first = pick();
   if (first && prepareStack(*first)) {
     mainFiber_ = sanitizer::currentFiber();
     mainBottom_ = nullptr;
     goTo(*first, main_, &mainFakeStack_);
   }
-  *slot_ = outer;
+  *slots_.current = nullptr;
   isActive_.store(false, std::memory_order_relaxed);
   if (live_ > 0) abandon();
   if (stacks_.wereOverrun())
@@ -173,13 +172,16 @@ void BlockRunner::run(KernelRun& kernel, size_t block) {
 void BlockRunner::prepare(KernelRun& kernel, size_t block) {
   const KernelLaunch& launch = kernel.launch;
   kernel_ = &kernel;
-  slot_ = launch.twin->current();
+  slots_ = launch.twin->slots();
   prepareShared(launch.dynamicShared);
   const auto row = static_cast<unsigned>(block / launch.grid.x);
   block_.engine = &kEngine;
   block_.blockIdx = {static_cast<unsigned>(block % launch.grid.x), row % launch.grid.y, row / launch.grid.y};
   block_.blockDim = launch.block;
   block_.gridDim = launch.grid;
+  *slots_.blockIdx = block_.blockIdx;
+  *slots_.blockDim = block_.blockDim;
+  *slots_.gridDim = block_.gridDim;
   block_.dynamicShared = dynamicShared_;
   block_.dynamicSharedBytes = static_cast<uint32_t>(launch.dynamicShared);
   block_.multiprocessor = static_cast<uint32_t>(block % kMultiprocessors);
@@ -265,10 +267,15 @@ void BlockRunner::end(Fiber& fiber) {
     if (barrier.arrived > 0 && barrier.expected == 0 && barrier.arrived == live_) release(barrier);
 }
 
+void BlockRunner::setCurrent(Fiber& fiber) {
+  running_ = &fiber;
+  *slots_.current = &fiber;
+  *slots_.threadIdx = fiber.threadIdx;
+  fiber.state.store(State::running, std::memory_order_relaxed);
+}
+
 void BlockRunner::goTo(Fiber& to, Context& from, void** fakeStack) {
-  running_ = &to;
-  *slot_ = &to;
-  to.state.store(State::running, std::memory_order_relaxed);
+  setCurrent(to);
   sanitizer::startSwitch(fakeStack, to.stack->bottom, to.stack->bytes);
   sanitizer::switchToFiber(to.tsan);
   switchContext(from, to.context);
@@ -298,9 +305,7 @@ void BlockRunner::runFibers() {
     if (next && !next->stack) {
       next->stack = stack;
       begin(*next);
-      running_ = next;
-      *slot_ = next;
-      next->state.store(State::running, std::memory_order_relaxed);
+      setCurrent(*next);
       sanitizer::switchToFiber(next->tsan);
       continue;
     }

@@ -97,6 +97,7 @@ class BlockRunner {
   void end(Fiber& fiber);
   void release(Barrier& barrier);
   bool tryComplete(Warp& warp, const shim::WarpCall& call);
+  void setCurrent(Fiber& fiber);
   void makeReady(uint32_t warp, uint32_t lanes);
   void reportDeadlock();
   std::string position() const;
@@ -108,7 +109,7 @@ class BlockRunner {
   shim::Block block_{};
   KernelRun* kernel_ = nullptr;
   std::atomic<bool> isActive_{false};
-  shim::Thread** slot_ = nullptr;
+  shim::Slots slots_{};  // of the running kernel's module
   std::unique_ptr<Fiber[]> fibers_;
   uint32_t threads_ = 0;
   uint32_t live_ = 0;  // not ended

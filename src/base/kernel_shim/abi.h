@@ -90,6 +90,15 @@ struct Engine {
   uint32_t (*activeMask)(const Thread& self);
 };
 
+/// Where a module keeps what its code finds under CUDA's names: thread-local variables of the calling OS thread.
+struct Slots {
+  Thread** current;
+  uint3* threadIdx;
+  uint3* blockIdx;
+  dim3* blockDim;
+  dim3* gridDim;
+};
+
 /// A kernel that the host compiler compiled. All pointers live as long as the module.
 struct KernelTwin {
   uint32_t size;                           // of this struct
@@ -97,7 +106,7 @@ struct KernelTwin {
   const char* file;                        // source, for kernels of the same name in different files; may be null
   const void* function;                    // address of the kernel
   void (*invoke)(void* const* arguments);  // runs the calling thread's part
-  Thread** (*current)();  // the calling OS thread's slot for the running CUDA thread, in the twin's module
+  Slots (*slots)();
   uint32_t argumentCount;
   const uint32_t* argumentBytes;
   const uint32_t* argumentAlignments;

@@ -38,7 +38,7 @@ using SameAs = typename Same<T>::type;  // not deduced from: the address says wh
   requires tutti::shim::kind<T> inline T name(T* address, tutti::shim::SameAs<T> value,                   \
                                               tutti::shim::Place place = tutti::shim::here(#name)) {      \
     return tutti::shim::atomicUpdate(                                                                     \
-        address, [value](T old) { return static_cast<T>(expression); }, place);                           \
+        address, [value]([[maybe_unused]] T old) { return static_cast<T>(expression); }, place);                           \
   }                                                                                                       \
   template <class T>                                                                                      \
   requires tutti::shim::kind<T> inline T name##_system(                                                   \

@@ -49,10 +49,19 @@
 #define __shared__ __tutti_shared__
 #define __launch_bounds__(...) __tutti_launch_bounds__(__VA_ARGS__)
 
+// Variables and not macros: programs have members and variables of these names. The engine sets them.
+#define TUTTI_SLOT inline constinit thread_local __attribute__((visibility("hidden"), tls_model("initial-exec")))
+TUTTI_SLOT uint3 threadIdx{};
+TUTTI_SLOT uint3 blockIdx{};
+TUTTI_SLOT dim3 blockDim{};
+TUTTI_SLOT dim3 gridDim{};
+inline constexpr int warpSize = 32;
+
 namespace tutti::shim {
 
 /// The running CUDA thread; null in host code. One per module, so that access needs no call.
-inline constinit thread_local Thread* current __attribute__((visibility("hidden"), tls_model("initial-exec"))) = nullptr;
+TUTTI_SLOT Thread* current = nullptr;
+#undef TUTTI_SLOT
 
 inline Thread& self() { return *current; }
 inline const Block& block() { return *current->block; }
@@ -132,12 +141,6 @@ struct DynamicShared {
 
 }  // namespace tutti::shim
 
-#define threadIdx (::tutti::shim::self().threadIdx)
-#define blockIdx (::tutti::shim::block().blockIdx)
-#define blockDim (::tutti::shim::block().blockDim)
-#define gridDim (::tutti::shim::block().gridDim)
-#define warpSize 32
-
 // ---- barriers of a block
 
 inline void __syncthreads(tutti::shim::Place place = tutti::shim::here("__syncthreads")) {
@@ -196,8 +199,8 @@ inline long long __tutti_clock() {
   clock_gettime(CLOCK_MONOTONIC, &now);
   return now.tv_sec * 1000000000LL + now.tv_nsec;
 }
-/// One cycle is a nanosecond. (A macro: the C library has a clock() that host code calls.)
-#define clock64() (__tutti_clock())
+/// One cycle is a nanosecond.
+inline long long clock64() { return __tutti_clock(); }
 
 #include "atomics.h"
 #include "host_api.h"

@@ -60,7 +60,7 @@ struct LaunchConfiguration {
       : grid(gridSize), block(blockSize), sharedBytes(dynamicBytes), stream(launchStream) {}
 };
 
-inline Thread** currentSlot() { return &current; }
+inline Slots slotsHere() { return {&current, &threadIdx, &blockIdx, &blockDim, &gridDim}; }
 
 #ifndef TUTTI_TWIN_FILE
 #define TUTTI_TWIN_FILE nullptr
@@ -93,7 +93,7 @@ struct Twin<Kernel> {
   static inline KernelRegistration registered __attribute__((init_priority(200))){
       record,
       {sizeof(KernelTwin), typeid(NameTag<*Kernel>*).name(), TUTTI_TWIN_FILE, reinterpret_cast<const void*>(Kernel),
-       &Twin::invoke, &currentSlot, sizeof...(Parameters), kBytes, kAlignments, 0}};
+       &Twin::invoke, &slotsHere, sizeof...(Parameters), kBytes, kAlignments, 0}};
 };
 
 template <auto Kernel, unsigned Threads>
