@@ -10,7 +10,7 @@ __global__ void multiplyAdd(int* value, int factor, int addend) { *value = *valu
 TEST(KernelGraphs, ACaptureIsReplayedWithItsArguments) {
   cudaStream_t stream;
   ASSERT_CUDA(cudaStreamCreate(&stream));
-  const Buffer<int> value({1});
+  const Buffer<int> value(std::vector<int>{1});
   int factor = 2;
   ASSERT_CUDA(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
   multiplyAdd<<<1, 1, 0, stream>>>(value.get(), factor, 1);
@@ -34,7 +34,7 @@ TEST(KernelGraphs, ACaptureIsReplayedWithItsArguments) {
 }
 
 TEST(KernelGraphs, NodesAreMadeAndChangedByHand) {
-  const Buffer<int> value({5});
+  const Buffer<int> value(std::vector<int>{5});
   int* pointer = value.get();
   int factor = 2;
   int addend = 3;

@@ -91,7 +91,7 @@ __global__ void callsForward(int* out) { *out = quadruple(*out); }
 }  // namespace
 
 TEST(KernelLanguage, TemplatesAndTheirSpecialisations) {
-  const Buffer<int> ints({1, 2, 3});
+  const Buffer<int> ints(std::vector<int>{1, 2, 3});
   scale<<<1, 3>>>(ints.get(), 5);  // deduced
   scale<int, 7><<<dim3(1), dim3(3)>>>(ints.get(), 1);
   const Buffer<short> shorts(2);
@@ -137,9 +137,9 @@ TEST(KernelLanguage, LargeArgumentsAreCopiedAtTheLaunch) {
     Gate gate;
     cudaStream_t stream;
     ASSERT_CUDA(cudaStreamCreate(&stream));
-    block(stream, gate);
     const Buffer<Argument> out(1);
     const Buffer<int> tail(1);
+    block(stream, gate);
     int value = 42;
     copyArgument<<<1, 64, 0, stream>>>(argument, value, out.get(), tail.get());
     std::memset(&argument, 0, sizeof argument);
@@ -156,7 +156,7 @@ TEST(KernelLanguage, LargeArgumentsAreCopiedAtTheLaunch) {
 }
 
 TEST(KernelLanguage, ArgumentsOfManyKindsAndAlignments) {
-  const Buffer<int> d({7});
+  const Buffer<int> d(std::vector<int>{7});
   const Buffer<double> out(1);
   mixed<<<1, 1>>>('\x02', Aligned{{0, 0, 0, 0.5}}, short{-3}, d.get(), make_float4(0, 0, 0, 0.25f), true, out.get());
   expectFinishes();
