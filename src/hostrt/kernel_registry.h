@@ -42,3 +42,5 @@ struct DeviceVariable {
 bool findVariable(const void* symbol, DeviceVariable* variable);
 
 }  // namespace tutti::hostrt
+
+extern "C" __attribute__((visibility("default"))) const tutti::shim::TwinTable* tuttiKernelTwins_v1_get(void);

@@ -179,6 +179,8 @@ size_t kernelReport(char* text, size_t bytes) {
   return length;
 }
 
+const void* kernelTwins() { return tuttiKernelTwins_v1_get(); }
+
 constexpr tuttiHostRuntime_v1 kTable = {
     sizeof(tuttiHostRuntime_v1),
     1,
@@ -199,6 +201,7 @@ constexpr tuttiHostRuntime_v1 kTable = {
     streamCaptureAdd,
     deviceSlot,
     kernelReport,
+    kernelTwins,
 };
 
 }  // namespace

@@ -16,34 +16,72 @@ struct NameTag;
 
 /// The runtime's table; null where the program runs on NVIDIA's runtime, which needs no twins. It is looked up
 /// by name, so that a program needs no symbol that only one of the two runtimes has.
-inline const TwinTable* twinTable() {
+inline const TwinTable* loadedTwinTable() {
   using Get = const TwinTable* (*)();
-  static const TwinTable* const table = [] {
-    const auto get = reinterpret_cast<Get>(::dlsym(RTLD_DEFAULT, kTwinTableSymbol));
-    const TwinTable* found = get ? get() : nullptr;
-    return found && found->version == kTwinVersion ? found : nullptr;
-  }();
-  return table;
+  const auto get = reinterpret_cast<Get>(::dlsym(RTLD_DEFAULT, kTwinTableSymbol));
+  const TwinTable* found = get ? get() : nullptr;
+  return found && found->version == kTwinVersion ? found : nullptr;
 }
 
-/// Registers a kernel while it exists. A module that is loaded before its runtime can hand over later.
-class KernelRegistration {
+/// What is registered while it exists: a kernel or a variable. Where the runtime is loaded later than the module
+/// (libnccl.so.2 opens it when it is needed), registrations wait in a list until handOver().
+class Registration {
+ public:
+  ~Registration() {
+    if (table_) remove(*table_);
+    for (Registration** link = &first; *link; link = &(*link)->next_)
+      if (*link == this) {
+        *link = next_;
+        break;
+      }
+  }
+  Registration(const Registration&) = delete;
+  Registration& operator=(const Registration&) = delete;
+
+  static void handOver(const TwinTable& table) {
+    for (Registration* one = first; one; one = one->next_)
+      if (!one->table_) one->add(table);
+  }
+
+ protected:
+  explicit Registration(const KernelTwin* kernel) : kernel_(kernel) { enter(); }
+  explicit Registration(const VariableTwin* variable) : variable_(variable) { enter(); }
+
+ private:
+  void enter() {
+    next_ = first;
+    first = this;
+    if (const TwinTable* table = loadedTwinTable()) add(*table);
+  }
+  void add(const TwinTable& table) {
+    table_ = &table;
+    if (kernel_) table.addKernel(kernel_);
+    if (variable_) table.addVariable(variable_);
+  }
+  void remove(const TwinTable& table) {
+    if (kernel_) table.removeKernel(kernel_);
+    if (variable_) table.removeVariable(variable_);
+  }
+
+  __attribute__((visibility("hidden"))) static inline constinit Registration* first = nullptr;
+  const KernelTwin* kernel_ = nullptr;
+  const VariableTwin* variable_ = nullptr;
+  const TwinTable* table_ = nullptr;
+  Registration* next_ = nullptr;
+};
+
+class KernelRegistration : public Registration {
  public:
   /// `twin` is filled in here, since nothing says when it would be initialised; its bound is there already.
-  KernelRegistration(KernelTwin& twin, const KernelTwin& contents) : twin_(twin) {
+  KernelRegistration(KernelTwin& twin, const KernelTwin& contents) : Registration(fill(twin, contents)) {}
+
+ private:
+  static const KernelTwin* fill(KernelTwin& twin, const KernelTwin& contents) {
     const uint32_t maxThreads = twin.maxThreads;
     twin = contents;
     twin.maxThreads = maxThreads;
-    if (const TwinTable* table = twinTable()) table->addKernel(&twin_);
+    return &twin;
   }
-  ~KernelRegistration() {
-    if (const TwinTable* table = twinTable()) table->removeKernel(&twin_);
-  }
-  KernelRegistration(const KernelRegistration&) = delete;
-  KernelRegistration& operator=(const KernelRegistration&) = delete;
-
- private:
-  KernelTwin& twin_;
 };
 
 class BoundRegistration {
@@ -113,16 +151,9 @@ void launchPointer(const LaunchConfiguration& c, void (*kernel)(Parameters...), 
 
 /// Registers a __device__ or __constant__ variable, for cudaMemcpyToSymbol and its kin.
 template <auto& Variable>
-class VariableRegistration {
+class VariableRegistration : public Registration {
  public:
-  VariableRegistration() {
-    if (const TwinTable* table = twinTable()) table->addVariable(&record());
-  }
-  ~VariableRegistration() {
-    if (const TwinTable* table = twinTable()) table->removeVariable(&record());
-  }
-  VariableRegistration(const VariableRegistration&) = delete;
-  VariableRegistration& operator=(const VariableRegistration&) = delete;
+  VariableRegistration() : Registration(&record()) {}
 
  private:
   static const VariableTwin& record() {
