@@ -2,7 +2,7 @@
 // nothing and which lets ThreadSanitizer see what fences order.
 #pragma once
 
-#include "kernel_shim.h"
+#include "core.h"
 
 namespace tutti::shim {
 

@@ -1,7 +1,7 @@
 // Forms of runtime functions that the toolkit's cuda_runtime.h gives to nvcc alone.
 #pragma once
 
-#include "kernel_shim.h"
+#include "core.h"
 
 template <class T>
 inline cudaError_t cudaMemcpyToSymbol(const T& symbol, const void* source, size_t bytes, size_t offset = 0,

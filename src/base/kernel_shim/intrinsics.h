@@ -1,7 +1,7 @@
 // Arithmetic that device code has without a header.
 #pragma once
 
-#include "kernel_shim.h"
+#include "core.h"
 
 inline int __popc(unsigned x) { return __builtin_popcount(x); }
 inline int __popcll(unsigned long long x) { return __builtin_popcountll(x); }

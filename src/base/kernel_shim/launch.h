@@ -6,7 +6,7 @@
 #include <typeinfo>
 #include <utility>
 
-#include "kernel_shim.h"
+#include "core.h"
 
 namespace tutti::shim {
 

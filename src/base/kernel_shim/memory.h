@@ -2,7 +2,7 @@
 // is the machine. Loads count as polling: see polled().
 #pragma once
 
-#include "kernel_shim.h"
+#include "atomics.h"
 
 namespace tutti::shim {
 

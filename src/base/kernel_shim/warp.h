@@ -1,7 +1,7 @@
 // Shuffles, votes, matches and reductions of a warp.
 #pragma once
 
-#include "kernel_shim.h"
+#include "core.h"
 
 namespace tutti::shim {
 

@@ -118,7 +118,7 @@ void expectSums(int blocks, int perBlock) {
 }  // namespace
 
 TEST(Kernels, AddVectorsOfAnyLength) {
-  for (const size_t count : {size_t{1}, size_t{1023}, size_t{100000}}) {
+  for (const size_t count : {size_t{1}, size_t{1023}, size_t{kIsThreadSanitizer ? 5000 : 100000}}) {
     std::vector<float> a(count);
     std::vector<float> b(count);
     std::vector<float> expected(count);
@@ -143,7 +143,7 @@ TEST(Kernels, ReduceWithShufflesAndSharedMemory) {
 }
 
 TEST(Kernels, SynchroniseThousandsOfBlocks) {
-  constexpr int kBlocks = 2000;
+  constexpr int kBlocks = kIsThreadSanitizer ? 60 : 2000;
   constexpr int kThreads = 64;
   std::vector<int> values(kBlocks * kThreads);
   std::iota(values.begin(), values.end(), 0);
@@ -157,10 +157,11 @@ TEST(Kernels, SynchroniseThousandsOfBlocks) {
 }
 
 TEST(Kernels, UseTheLargestBlockAndItsSharedMemory) {
-  std::vector<int> values(1024);
+  constexpr unsigned kThreads = kIsThreadSanitizer ? 256 : 1024;
+  std::vector<int> values(kThreads);
   std::iota(values.begin(), values.end(), 0);
   const Buffer<int> data(values);
-  reverse<<<1, 1024, 48 << 10>>>(data.get(), 1);
+  reverse<<<1, kThreads, 48 << 10>>>(data.get(), 1);
   expectFinishes();
   std::reverse(values.begin(), values.end());
   EXPECT_EQ(data.values(), values);

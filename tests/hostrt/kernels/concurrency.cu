@@ -63,7 +63,7 @@ __global__ void increment(int* value) { *value += 1; }
 }  // namespace
 
 TEST(KernelConcurrency, KernelsOfTwoStreamsExchangeThroughFlags) {
-  constexpr int kRounds = 500;
+  constexpr int kRounds = kIsThreadSanitizer ? 50 : 500;
   cudaStream_t streams[2];
   for (auto& stream : streams) ASSERT_CUDA(cudaStreamCreate(&stream));
   const Buffer<int> flags(64);  // on cache lines of their own
@@ -119,7 +119,7 @@ TEST(KernelConcurrency, BlocksThatWaitSilentlyAreJoinedByTheOthers) {
 #endif
 
 TEST(KernelConcurrency, ACooperativeGridMeetsAtABarrier) {
-  constexpr unsigned kBlocks = 64;
+  constexpr unsigned kBlocks = kIsThreadSanitizer ? 8 : 64;
   constexpr int kRounds = 3;
   const Buffer<int> arrived(1);
   const Buffer<int> seen(kBlocks);

@@ -8,6 +8,13 @@
 
 #include "hostrt/support.h"
 
+/// ThreadSanitizer has room for about 8000 threads in a process, and is slow to switch between them.
+#if defined(__SANITIZE_THREAD__)
+constexpr bool kIsThreadSanitizer = true;
+#else
+constexpr bool kIsThreadSanitizer = false;
+#endif
+
 /// Device memory with a copy of a vector, or zeros.
 template <class T>
 class Buffer {
