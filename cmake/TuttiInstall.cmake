@@ -11,7 +11,7 @@ if(EXISTS ${PROJECT_SOURCE_DIR}/include/tutti)
   install(DIRECTORY include/tutti DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 endif()
 # Beside the headers of the library, for tutti_add_host_kernels.
-install(DIRECTORY src/base/kernel_shim DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/tutti)
+install(DIRECTORY src/base/kernel_shim DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/tutti/shim/base)
 install(FILES LICENSE README.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
 # Beside the README, so that its links work there too.
 install(DIRECTORY docs examples DESTINATION ${CMAKE_INSTALL_DOCDIR} PATTERN CMakeLists.txt EXCLUDE)

@@ -64,7 +64,8 @@ static inline struct ushort3 make_ushort3(unsigned short x, unsigned short y, un
   struct ushort3 v = {x, y, z};
   return v;
 }
-static inline struct ushort4 make_ushort4(unsigned short x, unsigned short y, unsigned short z, unsigned short w) {
+static inline struct ushort4 make_ushort4(unsigned short x, unsigned short y, unsigned short z,
+                                          unsigned short w) {
   struct ushort4 v = {x, y, z, w};
   return v;
 }
@@ -128,7 +129,8 @@ static inline struct ulong3 make_ulong3(unsigned long int x, unsigned long int y
   struct ulong3 v = {x, y, z};
   return v;
 }
-static inline struct ulong4 make_ulong4(unsigned long int x, unsigned long int y, unsigned long int z, unsigned long int w) {
+static inline struct ulong4 make_ulong4(unsigned long int x, unsigned long int y, unsigned long int z,
+                                        unsigned long int w) {
   struct ulong4 v = {x, y, z, w};
   return v;
 }
@@ -144,7 +146,8 @@ static inline struct longlong3 make_longlong3(long long int x, long long int y, 
   struct longlong3 v = {x, y, z};
   return v;
 }
-static inline struct longlong4 make_longlong4(long long int x, long long int y, long long int z, long long int w) {
+static inline struct longlong4 make_longlong4(long long int x, long long int y, long long int z,
+                                              long long int w) {
   struct longlong4 v = {x, y, z, w};
   return v;
 }
@@ -156,11 +159,13 @@ static inline struct ulonglong2 make_ulonglong2(unsigned long long int x, unsign
   struct ulonglong2 v = {x, y};
   return v;
 }
-static inline struct ulonglong3 make_ulonglong3(unsigned long long int x, unsigned long long int y, unsigned long long int z) {
+static inline struct ulonglong3 make_ulonglong3(unsigned long long int x, unsigned long long int y,
+                                                unsigned long long int z) {
   struct ulonglong3 v = {x, y, z};
   return v;
 }
-static inline struct ulonglong4 make_ulonglong4(unsigned long long int x, unsigned long long int y, unsigned long long int z, unsigned long long int w) {
+static inline struct ulonglong4 make_ulonglong4(unsigned long long int x, unsigned long long int y,
+                                                unsigned long long int z, unsigned long long int w) {
   struct ulonglong4 v = {x, y, z, w};
   return v;
 }

@@ -94,10 +94,12 @@ typedef struct tuttiHostRuntime_v1 {
   /// slots are the same in all of them.
   int (*deviceSlot)(int device, int* slot, int* slots);
 
-  /// What kernels on virtual GPUs are doing, for reports of time-outs: which kernels, blocks and threads run, and at
-  /// which line they wait or poll. Gives the length of the text; writes up to `bytes`, with a zero at the end.
+  /// What kernels on virtual GPUs are doing, for reports of time-outs: which kernels, blocks and threads run,
+  /// and at which line they wait or poll. Gives the length of the text; writes up to `bytes`, with a zero at
+  /// the end.
   size_t (*kernelReport)(char* text, size_t bytes);
-  /// The tutti::shim::TwinTable (base/kernel_shim/abi.h), for kernels of modules that were loaded before the runtime.
+  /// The tutti::shim::TwinTable (base/kernel_shim/abi.h), for kernels of modules that were loaded before the
+  /// runtime.
   const void* (*kernelTwins)(void);
 } tuttiHostRuntime_v1;
 

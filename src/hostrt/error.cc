@@ -185,7 +185,8 @@ using namespace tutti::hostrt;
 extern "C" {
 
 cudaError_t cudaGetLastError() {
-  if (const cudaError_t fault = faultOfCurrentDevice(); fault != cudaSuccess) return fault;  // cannot be cleared
+  if (const cudaError_t fault = faultOfCurrentDevice(); fault != cudaSuccess)
+    return fault;  // cannot be cleared
   const cudaError_t error = lastError;
   lastError = cudaSuccess;
   return error;

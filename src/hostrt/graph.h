@@ -87,10 +87,9 @@ struct WaitWork {
 struct FreeWork {
   void* pointer;
 };
-using NodeWork =
-    std::variant<EmptyWork, cudaHostNodeParams, Copy, Fill, std::shared_ptr<LibraryWork>,
-                 std::shared_ptr<Graph>, RecordWork, WaitWork, std::shared_ptr<GraphMemory>, FreeWork,
-                 std::shared_ptr<const KernelLaunch>>;
+using NodeWork = std::variant<EmptyWork, cudaHostNodeParams, Copy, Fill, std::shared_ptr<LibraryWork>,
+                              std::shared_ptr<Graph>, RecordWork, WaitWork, std::shared_ptr<GraphMemory>,
+                              FreeWork, std::shared_ptr<const KernelLaunch>>;
 cudaGraphNodeType typeOf(const NodeWork& work);
 
 /// Guarded by graphMutex(), like everything of graphs and captures.

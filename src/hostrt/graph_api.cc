@@ -318,9 +318,12 @@ cudaError_t cudaGraphKernelNodeGetParams(cudaGraphNode_t handle, cudaKernelNodeP
     if (!kernel || !pNodeParams) return cudaErrorInvalidValue;
     const KernelLaunch& launch = **kernel;
     // The arguments belong to the node, as in CUDA.
-    *pNodeParams = {const_cast<void*>(launch.function), launch.grid, launch.block,
+    *pNodeParams = {const_cast<void*>(launch.function),
+                    launch.grid,
+                    launch.block,
                     static_cast<unsigned int>(launch.dynamicShared),
-                    const_cast<void**>(launch.arguments.data()), nullptr};
+                    const_cast<void**>(launch.arguments.data()),
+                    nullptr};
     return cudaSuccess;
   });
 }

@@ -34,12 +34,15 @@ cudaError_t checkSize(const Kernel& kernel, const LaunchRequest& request) {
   if (b.x > 1024 || b.y > 1024 || b.z > 64 || size_t{b.x} * b.y * b.z > kThreadsPerBlock)
     return refuseSize(kernel, cudaErrorInvalidConfiguration, "the block has more than 1024 threads");
   if (kernel.twin->maxThreads && b.x * b.y * b.z > kernel.twin->maxThreads)
-    return refuseSize(kernel, cudaErrorInvalidValue, "the block has more threads than __launch_bounds__ allows");
-  if (request.dynamicShared > mostDynamicShared(kernel))
     return refuseSize(kernel, cudaErrorInvalidValue,
-                      "more dynamic shared memory than allowed (48 KiB, or what cudaFuncSetAttribute was given)");
+                      "the block has more threads than __launch_bounds__ allows");
+  if (request.dynamicShared > mostDynamicShared(kernel))
+    return refuseSize(
+        kernel, cudaErrorInvalidValue,
+        "more dynamic shared memory than allowed (48 KiB, or what cudaFuncSetAttribute was given)");
   if (!request.isCooperative) return cudaSuccess;
-  const size_t resident = size_t{kMultiprocessors} * blocksPerMultiprocessor(b.x * b.y * b.z, request.dynamicShared);
+  const size_t resident =
+      size_t{kMultiprocessors} * blocksPerMultiprocessor(b.x * b.y * b.z, request.dynamicShared);
   if (size_t{g.x} * g.y * g.z > resident)
     return refuseSize(kernel, cudaErrorCooperativeLaunchTooLarge, "not all blocks can be resident at once");
   return cudaSuccess;
@@ -62,12 +65,14 @@ cudaError_t launch(Kernel* kernel, LaunchRequest request, cudaStream_t streamHan
   return cudaSuccess;
 }
 
-cudaError_t launchConfigured(const cudaLaunchConfig_t* config, const void* func, void** args, cudaStream_t stream) {
+cudaError_t launchConfigured(const cudaLaunchConfig_t* config, const void* func, void** args,
+                             cudaStream_t stream) {
   if (!config || (config->numAttrs > 0 && !config->attrs)) return cudaErrorInvalidValue;
   LaunchRequest request{config->gridDim, config->blockDim, args, config->dynamicSmemBytes, false};
   for (unsigned int i = 0; i < config->numAttrs; ++i) {
     const cudaLaunchAttribute& attribute = config->attrs[i];
-    if (attribute.id == cudaLaunchAttributeCooperative) request.isCooperative = attribute.val.cooperative != 0;
+    if (attribute.id == cudaLaunchAttributeCooperative)
+      request.isCooperative = attribute.val.cooperative != 0;
     if (attribute.id == cudaLaunchAttributeClusterDimension) {
       const auto& c = attribute.val.clusterDim;
       if (size_t{c.x} * c.y * c.z > 1) {
@@ -83,7 +88,8 @@ cudaError_t occupancy(int* blocks, const void* func, int blockSize, size_t dynam
   const Kernel* kernel = findKernel(func);
   if (!blocks || blockSize <= 0) return cudaErrorInvalidValue;
   if (!kernel) return cudaErrorInvalidDeviceFunction;
-  const unsigned most = kernel->twin && kernel->twin->maxThreads ? kernel->twin->maxThreads : kThreadsPerBlock;
+  const unsigned most =
+      kernel->twin && kernel->twin->maxThreads ? kernel->twin->maxThreads : kThreadsPerBlock;
   *blocks = static_cast<unsigned>(blockSize) > most || dynamicShared > kSharedPerBlockOptin
                 ? 0
                 : static_cast<int>(blocksPerMultiprocessor(static_cast<unsigned>(blockSize), dynamicShared));
@@ -165,7 +171,8 @@ cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t* config, const void* fu
 }
 
 cudaError_t cudaLaunchKernelExC_ptsz(const cudaLaunchConfig_t* config, const void* func, void** args) {
-  return apiCall([&] { return launchConfigured(config, func, args, perThread(config ? config->stream : nullptr)); });
+  return apiCall(
+      [&] { return launchConfigured(config, func, args, perThread(config ? config->stream : nullptr)); });
 }
 
 cudaError_t cudaLaunchCooperativeKernel(const void* func, dim3 grid, dim3 block, void** args, size_t shared,
@@ -173,8 +180,8 @@ cudaError_t cudaLaunchCooperativeKernel(const void* func, dim3 grid, dim3 block,
   return apiCall([&] { return launch(findKernel(func), {grid, block, args, shared, true}, stream); });
 }
 
-cudaError_t cudaLaunchCooperativeKernel_ptsz(const void* func, dim3 grid, dim3 block, void** args, size_t shared,
-                                             cudaStream_t stream) {
+cudaError_t cudaLaunchCooperativeKernel_ptsz(const void* func, dim3 grid, dim3 block, void** args,
+                                             size_t shared, cudaStream_t stream) {
   return cudaLaunchCooperativeKernel(func, grid, block, args, shared, perThread(stream));
 }
 
@@ -218,7 +225,8 @@ cudaError_t cudaFuncSetAttribute(const void* func, cudaFuncAttribute attribute, 
 }
 
 cudaError_t cudaFuncSetCacheConfig(const void* func, cudaFuncCache) {
-  return apiCall([&] { return findKernel(func) ? cudaSuccess : cudaErrorInvalidDeviceFunction; });  // a preference
+  return apiCall(
+      [&] { return findKernel(func) ? cudaSuccess : cudaErrorInvalidDeviceFunction; });  // a preference
 }
 
 cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, const void* func, int blockSize,
@@ -226,8 +234,9 @@ cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, const voi
   return apiCall([&] { return occupancy(blocks, func, blockSize, dynamicShared); });
 }
 
-cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* blocks, const void* func, int blockSize,
-                                                                   size_t dynamicShared, unsigned int) {
+cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* blocks, const void* func,
+                                                                   int blockSize, size_t dynamicShared,
+                                                                   unsigned int) {
   return apiCall([&] { return occupancy(blocks, func, blockSize, dynamicShared); });
 }
 
@@ -253,7 +262,8 @@ cudaError_t cudaGetSymbolSize(size_t* bytes, const void* symbol) {
 
 // The variables are ordinary memory of the process, so that the copies may be of any kind.
 
-cudaError_t cudaMemcpyToSymbol(const void* symbol, const void* source, size_t count, size_t offset, cudaMemcpyKind) {
+cudaError_t cudaMemcpyToSymbol(const void* symbol, const void* source, size_t count, size_t offset,
+                               cudaMemcpyKind) {
   return apiCall([&] {
     std::byte* to = nullptr;
     const cudaError_t error = locate(symbol, count, offset, &to);
@@ -284,7 +294,8 @@ cudaError_t cudaMemcpyFromSymbolAsync(void* destination, const void* symbol, siz
   return apiCall([&] {
     std::byte* from = nullptr;
     const cudaError_t error = locate(symbol, count, offset, &from);
-    return error == cudaSuccess ? cudaMemcpyAsync(destination, from, count, cudaMemcpyDefault, stream) : error;
+    return error == cudaSuccess ? cudaMemcpyAsync(destination, from, count, cudaMemcpyDefault, stream)
+                                : error;
   });
 }
 
@@ -295,7 +306,8 @@ cudaError_t cudaMemcpyToSymbol_ptds(const void* symbol, const void* source, size
 }
 cudaError_t cudaMemcpyFromSymbol_ptds(void* destination, const void* symbol, size_t count, size_t offset,
                                       cudaMemcpyKind kind) {
-  const cudaError_t error = cudaMemcpyFromSymbolAsync(destination, symbol, count, offset, kind, cudaStreamPerThread);
+  const cudaError_t error =
+      cudaMemcpyFromSymbolAsync(destination, symbol, count, offset, kind, cudaStreamPerThread);
   return error == cudaSuccess ? cudaStreamSynchronize(cudaStreamPerThread) : error;
 }
 cudaError_t cudaMemcpyToSymbolAsync_ptsz(const void* symbol, const void* source, size_t count, size_t offset,

@@ -136,7 +136,8 @@ void computeResults(uint32_t lanes, const std::array<WarpCall*, 32>& calls) {
 
 }  // namespace
 
-const shim::Engine BlockRunner::kEngine = {sizeof(shim::Engine), yield, sleep, barrier, warp, fault, activeMask};
+const shim::Engine BlockRunner::kEngine = {
+    sizeof(shim::Engine), yield, sleep, barrier, warp, fault, activeMask};
 
 BlockRunner::BlockRunner() : fibers_(std::make_unique<Fiber[]>(kThreadsPerBlock)) {
   for (uint32_t i = 0; i < kThreadsPerBlock; ++i) fibers_[i].runner = this;
@@ -422,7 +423,8 @@ uint32_t BlockRunner::barrier(shim::Thread& self, uint32_t id, uint32_t threads,
                               uint32_t predicate, const Place& place) {
   BlockRunner& runner = of(self);
   auto& fiber = static_cast<Fiber&>(self);
-  if (id >= runner.barriers_.size()) fault(self, cudaErrorLaunchFailure, "no barrier has that number (0 to 15)", place);
+  if (id >= runner.barriers_.size())
+    fault(self, cudaErrorLaunchFailure, "no barrier has that number (0 to 15)", place);
   if (threads > runner.threads_)
     fault(self, cudaErrorLaunchFailure, "the barrier is for more threads than the block has", place);
   Barrier& b = runner.barriers_[id];
@@ -431,7 +433,8 @@ uint32_t BlockRunner::barrier(shim::Thread& self, uint32_t id, uint32_t threads,
     b.vote = vote;
     b.value = vote == BlockVote::all;
   } else if (b.expected != threads || b.vote != vote) {
-    fault(self, cudaErrorLaunchFailure, "other threads wait at this barrier in another form or number", place);
+    fault(self, cudaErrorLaunchFailure, "other threads wait at this barrier in another form or number",
+          place);
   }
   if (vote == BlockVote::count) b.value += predicate;
   if (vote == BlockVote::all) b.value &= predicate;
@@ -463,7 +466,8 @@ void BlockRunner::warp(shim::Thread& self, WarpCall& call) {
   auto& fiber = static_cast<Fiber&>(self);
   Warp& w = runner.warpStates_[self.warp];
   if (!(call.mask & bit(self.lane)))
-    fault(self, cudaErrorLaunchFailure, "the thread is not in the mask of its own warp operation", call.place);
+    fault(self, cudaErrorLaunchFailure, "the thread is not in the mask of its own warp operation",
+          call.place);
   w.calls[self.lane] = &call;
   w.arrived |= bit(self.lane);
   char* const order = &w.order[w.generation & 3];
@@ -502,9 +506,9 @@ void BlockRunner::fault(shim::Thread& self, int error, const char* text, const P
   BlockRunner& runner = of(self);
   auto& fiber = static_cast<Fiber&>(self);
   failDevice(runner.kernel_->device, static_cast<cudaError_t>(error),
-             fmt::format("kernel {} failed: {}: {}, thread ({},{},{}), {}:{}", runner.kernel_->launch.name, text,
-                         runner.position(), self.threadIdx.x, self.threadIdx.y, self.threadIdx.z, place.file,
-                         place.line));
+             fmt::format("kernel {} failed: {}: {}, thread ({},{},{}), {}:{}", runner.kernel_->launch.name,
+                         text, runner.position(), self.threadIdx.x, self.threadIdx.y, self.threadIdx.z,
+                         place.file, place.line));
   runner.leave(fiber);
 }
 
@@ -552,7 +556,8 @@ void BlockRunner::describe(std::string& text) const {
     const std::string line = lineOf(i);
     uint32_t last = i;
     while (last + 1 < count && lineOf(last + 1) == line) ++last;
-    text += last == i ? fmt::format("    thread {}: {}\n", i, line) : fmt::format("    threads {} to {}: {}\n", i, last, line);
+    text += last == i ? fmt::format("    thread {}: {}\n", i, line)
+                      : fmt::format("    threads {} to {}: {}\n", i, last, line);
     i = last + 1;
   }
 }
@@ -562,7 +567,8 @@ void BlockRunner::reportDeadlock() {
   describe(text);
   if (!text.empty()) text.pop_back();
   failDevice(kernel_->device, cudaErrorLaunchFailure,
-             fmt::format("kernel {} is deadlocked: no thread of the block can go on\n{}", kernel_->launch.name, text));
+             fmt::format("kernel {} is deadlocked: no thread of the block can go on\n{}",
+                         kernel_->launch.name, text));
 }
 
 }  // namespace tutti::hostrt

@@ -1,9 +1,9 @@
 // One block, on the calling OS thread: its CUDA threads take turns.
 //
 // A thread runs until it waits (barrier, warp operation), polls or ends. The next one is chosen by masks:
-// `ready` lanes of the same warp first, then those of the next warps. Threads that poll are set aside until no
-// other is ready. A thread gets a stack when it begins; one that ends passes its stack to the next that begins,
-// so a kernel without barriers runs as a loop on a single stack.
+// `ready` lanes of the same warp first, then those of the next warps. Threads that poll are set aside until
+// no other is ready. A thread gets a stack when it begins; one that ends passes its stack to the next that
+// begins, so a kernel without barriers runs as a loop on a single stack.
 #pragma once
 
 #include <array>

@@ -57,7 +57,9 @@ tuttiEnterStack:
   .size tuttiEnterStack, . - tuttiEnterStack
 )");
 
-void switchContext(Context& from, const Context& to) { tuttiSwitchStack(&from.stackPointer, to.stackPointer); }
+void switchContext(Context& from, const Context& to) {
+  tuttiSwitchStack(&from.stackPointer, to.stackPointer);
+}
 
 void makeContext(Context& context, std::byte*, std::byte* top, void (*entry)(void*), void* argument) {
   // As tuttiSwitchStack leaves a stack: r15, r14, r13, r12, rbx, rbp, return address.
@@ -118,13 +120,15 @@ tuttiEnterStack:
   .size tuttiEnterStack, . - tuttiEnterStack
 )");
 
-void switchContext(Context& from, const Context& to) { tuttiSwitchStack(&from.stackPointer, to.stackPointer); }
+void switchContext(Context& from, const Context& to) {
+  tuttiSwitchStack(&from.stackPointer, to.stackPointer);
+}
 
 void makeContext(Context& context, std::byte*, std::byte* top, void (*entry)(void*), void* argument) {
   auto** frame = reinterpret_cast<void**>(top - 160);
   std::fill_n(frame, 20, nullptr);
-  frame[0] = argument;                                  // x19
-  frame[1] = reinterpret_cast<void*>(entry);            // x20
+  frame[0] = argument;                                   // x19
+  frame[1] = reinterpret_cast<void*>(entry);             // x20
   frame[11] = reinterpret_cast<void*>(tuttiEnterStack);  // x30
   context.stackPointer = frame;
 }

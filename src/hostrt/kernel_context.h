@@ -28,8 +28,9 @@ void makeContext(Context& context, std::byte* bottom, std::byte* top, void (*ent
 
 struct KernelStack {
   std::byte* bottom = nullptr;
-  std::byte* top = nullptr;  // where its first frame begins: staggered, so that stacks do not share cache sets
-  size_t bytes = 0;          // from bottom
+  std::byte* top =
+      nullptr;       // where its first frame begins: staggered, so that stacks do not share cache sets
+  size_t bytes = 0;  // from bottom
 };
 
 /// Stacks of one OS thread, in slabs with a guard page below each. Memory is committed on first touch.

@@ -16,7 +16,8 @@ struct LaunchRequest {
   bool isCooperative = false;
 };
 
-/// Checks sizes and copies the arguments. Errors are CUDA's; a kernel that cannot run here is named on stderr.
+/// Checks sizes and copies the arguments. Errors are CUDA's; a kernel that cannot run here is named on
+/// stderr.
 cudaError_t prepareLaunch(Kernel* kernel, const LaunchRequest& request,
                           std::shared_ptr<const KernelLaunch>* result);
 

@@ -104,8 +104,8 @@ void addKernel(const shim::KernelTwin* twin) {
     const std::string name = nameInTag(twin->typeName);
     const std::lock_guard lock(all.mutex);
     all.twins.emplace(keyOf(name), twin);
-    all.bare[twin->function] = std::make_unique<Kernel>(
-        Kernel{name, name, keyOf(name), nullptr, twin->function, twin, false, 0});
+    all.bare[twin->function] =
+        std::make_unique<Kernel>(Kernel{name, name, keyOf(name), nullptr, twin->function, twin, false, 0});
     return cudaSuccess;
   });
 }
@@ -141,9 +141,11 @@ void removeVariable(const shim::VariableTwin* twin) {
   });
 }
 
-constexpr shim::TwinTable kTwinTable = {shim::kTwinVersion, addKernel, removeKernel, addVariable, removeVariable};
+constexpr shim::TwinTable kTwinTable = {shim::kTwinVersion, addKernel, removeKernel, addVariable,
+                                        removeVariable};
 
-constexpr const char* kHowTo = "compile its source for virtual GPUs too: tutti_add_host_kernels, docs/virtual-gpus.md";
+constexpr const char* kHowTo =
+    "compile its source for virtual GPUs too: tutti_add_host_kernels, docs/virtual-gpus.md";
 
 }  // namespace
 
@@ -172,11 +174,14 @@ Kernel* findKernel(cudaKernel_t handle) {
 
 cudaError_t refuseWithoutTwin(const Kernel& kernel) {
   if (kernel.isAmbiguous)
-    warn("launch of {} refused (cudaErrorNotSupported): several sources have a kernel of that name for virtual "
-         "GPUs; give the kernels different names",
-         kernel.name);
+    warn(
+        "launch of {} refused (cudaErrorNotSupported): several sources have a kernel of that name for "
+        "virtual "
+        "GPUs; give the kernels different names",
+        kernel.name);
   else
-    warn("launch of {} refused (cudaErrorNotSupported): it has no code for virtual GPUs; {}", kernel.name, kHowTo);
+    warn("launch of {} refused (cudaErrorNotSupported): it has no code for virtual GPUs; {}", kernel.name,
+         kHowTo);
   return cudaErrorNotSupported;
 }
 
@@ -195,7 +200,8 @@ bool findVariable(const void* symbol, DeviceVariable* variable) {
       return false;
     }
     bool isAmbiguous = false;
-    if (const auto* twin = choose(all.variableTwins, found->second.key, found->second.mangled, &isAmbiguous)) {
+    if (const auto* twin =
+            choose(all.variableTwins, found->second.key, found->second.mangled, &isAmbiguous)) {
       *variable = {twin->address, twin->bytes};
       return true;
     }
@@ -235,13 +241,14 @@ void __cudaRegisterFunction(void** module, const char* hostFunction, char*, cons
     const std::string name = demangled(mangled);
     Registry& all = registry();
     const std::lock_guard lock(all.mutex);
-    all.kernels[hostFunction] = std::make_unique<Kernel>(
-        Kernel{mangled, name, keyOf(name), module, hostFunction, nullptr, false, 0});
+    all.kernels[hostFunction] =
+        std::make_unique<Kernel>(Kernel{mangled, name, keyOf(name), module, hostFunction, nullptr, false, 0});
     return cudaSuccess;
   });
 }
 
-void __cudaRegisterVar(void** module, char* hostVariable, char*, const char* deviceName, int, size_t, int, int) {
+void __cudaRegisterVar(void** module, char* hostVariable, char*, const char* deviceName, int, size_t, int,
+                       int) {
   apiCall([&] {
     const std::string mangled = deviceName ? deviceName : "?";
     Registry& all = registry();

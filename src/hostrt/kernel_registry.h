@@ -1,7 +1,8 @@
 // Which kernels and variables programs have, and which of them have a twin that can run here.
 //
 //   nvcc's code       __cudaRegisterFunction(stub address, mangled name)   --+
-//                                                                            +--> Kernel, found by stub or twin
+//                                                                            +--> Kernel, found by stub or
+//                                                                            twin
 //   a twin's module   addKernel(twin: RTTI name, address)                  --+    address; joined by name
 //
 // Names are compared demangled: nvcc marks names in anonymous namespaces with the source file, the host

@@ -28,7 +28,9 @@ struct Residency {
     return blocks >= count && threads >= count * launch.threads() && shared >= count * launch.dynamicShared;
   }
   void change(const KernelLaunch& launch, size_t count, bool isTaken) {
-    const auto apply = [&](size_t& value, size_t amount) { value = isTaken ? value - amount : value + amount; };
+    const auto apply = [&](size_t& value, size_t amount) {
+      value = isTaken ? value - amount : value + amount;
+    };
     apply(blocks, count);
     apply(threads, count * launch.threads());
     apply(shared, count * launch.dynamicShared);
@@ -230,9 +232,10 @@ std::string describeKernels() {
   for (KernelRun* run : runningKernels().runs) {
     const std::lock_guard runLock(run->mutex);
     const size_t started = std::min(run->next.load(), run->total);
-    text += fmt::format("kernel {} on device {}: {} blocks of {} threads, {} done, {} running, {} not begun\n",
-                        run->launch.name, run->device.index, run->total, run->launch.threads(), run->finished.load(),
-                        started - std::min(started, run->finished.load()), run->total - started);
+    text += fmt::format(
+        "kernel {} on device {}: {} blocks of {} threads, {} done, {} running, {} not begun\n",
+        run->launch.name, run->device.index, run->total, run->launch.threads(), run->finished.load(),
+        started - std::min(started, run->finished.load()), run->total - started);
     for (const BlockRunner* runner : run->runners) runner->describe(text);
   }
   return text;

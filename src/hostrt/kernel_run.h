@@ -4,9 +4,9 @@
 //   runKernel ---- starts --> take the next block, run it, until none is left
 //             <--- waits ---
 //
-// A grid of one block runs on the stream's worker. A larger one starts with as many workers as the machine has
-// processors. When no block ends for a moment, or one polls, there are more workers, up to what the device
-// holds: blocks may wait for each other, as on a GPU, as long as they are resident at the same time.
+// A grid of one block runs on the stream's worker. A larger one starts with as many workers as the machine
+// has processors. When no block ends for a moment, or one polls, there are more workers, up to what the
+// device holds: blocks may wait for each other, as on a GPU, as long as they are resident at the same time.
 #pragma once
 
 #include <atomic>
@@ -66,8 +66,8 @@ struct KernelRun {
   void askForWorkers();
 };
 
-/// Runs the kernel in the calling thread's place in the stream. Returns when it is done, or when the device has
-/// failed.
+/// Runs the kernel in the calling thread's place in the stream. Returns when it is done, or when the device
+/// has failed.
 void runKernel(const KernelLaunch& launch, Device& device);
 
 /// A worker's part of a run: blocks until none is left.

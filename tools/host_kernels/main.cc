@@ -1,11 +1,12 @@
-// tutti-host-kernels: a compiler driver that makes kernels for virtual GPUs of CUDA C++ (docs/virtual-gpus.md).
+// tutti-host-kernels: a compiler driver that makes kernels for virtual GPUs of CUDA C++
+// (docs/virtual-gpus.md).
 //
 //   tutti-host-kernels [--beside] [--shim DIR] g++ FLAGS -c SOURCE -o OBJECT
 //
 //   SOURCE --g++ -E, with the shim first--> OBJECT.ii --translate--> OBJECT.host.ii --g++ -c--> OBJECT
 //
-// --beside is for objects that are linked beside nvcc's of the same source: every definition becomes local, and
-// host code's static initialisers go, since nvcc's object has both.
+// --beside is for objects that are linked beside nvcc's of the same source: every definition becomes local,
+// and host code's static initialisers go, since nvcc's object has both.
 #include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -57,7 +58,7 @@ bool isSource(const std::string& argument) {
 std::string installedShim() {
   std::error_code error;
   const auto self = std::filesystem::read_symlink("/proc/self/exe", error);
-  return (self.parent_path().parent_path() / "include/tutti/kernel_shim").string();
+  return (self.parent_path().parent_path() / "include/tutti/shim/base/kernel_shim").string();
 }
 
 /// Kernels need C++20 of the host compiler, whatever the program is.
@@ -69,8 +70,8 @@ bool isOldStandard(const std::string& flag) {
 }
 
 bool takesArgument(const std::string& flag) {
-  for (const char* one : {"-I", "-D", "-U", "-isystem", "-include", "-iquote", "-idirafter", "-imacros", "-isysroot",
-                          "--param", "-Xpreprocessor", "-Xassembler", "-x"})
+  for (const char* one : {"-I", "-D", "-U", "-isystem", "-include", "-iquote", "-idirafter", "-imacros",
+                          "-isysroot", "--param", "-Xpreprocessor", "-Xassembler", "-x"})
     if (flag == one) return true;
   return false;
 }
@@ -104,9 +105,12 @@ void readFlags(const Arguments& arguments, size_t i, Job& job) {
 bool readArguments(const Arguments& arguments, Job& job) {
   size_t i = 0;
   for (; i < arguments.size() && arguments[i].rfind("--", 0) == 0; ++i) {
-    if (arguments[i] == "--beside") job.isBeside = true;
-    else if (arguments[i] == "--shim" && i + 1 < arguments.size()) job.shim = arguments[++i];
-    else return false;
+    if (arguments[i] == "--beside")
+      job.isBeside = true;
+    else if (arguments[i] == "--shim" && i + 1 < arguments.size())
+      job.shim = arguments[++i];
+    else
+      return false;
   }
   for (; i < arguments.size() && arguments[i][0] != '-' && !isSource(arguments[i]); ++i)
     job.compiler.push_back(arguments[i]);
@@ -126,7 +130,8 @@ int run(const Arguments& command) {
   for (const std::string& argument : command) pointers.push_back(const_cast<char*>(argument.c_str()));
   pointers.push_back(nullptr);
   pid_t child = 0;
-  if (const int error = ::posix_spawnp(&child, pointers[0], nullptr, nullptr, pointers.data(), environ); error != 0) {
+  if (const int error = ::posix_spawnp(&child, pointers[0], nullptr, nullptr, pointers.data(), environ);
+      error != 0) {
     fail("cannot start " + command[0] + ": " + std::strerror(error));
     return 127;
   }
@@ -152,7 +157,8 @@ bool translateFile(const std::string& from, const std::string& to) {
 
 /// Local definitions, and no static initialisers but those that register kernels (.init_array.00200).
 int localize(const Job& job, const std::string& from) {
-  const Arguments linker = {job.compiler.back(), "-r", "-nostdlib", "-Wl,--force-group-allocation", "-o", job.object, from};
+  const Arguments linker = {job.compiler.back(), "-r", "-nostdlib", "-Wl,--force-group-allocation", "-o",
+                            job.object,          from};
   if (const int status = run(linker); status != 0) return status;
   const char* objcopy = std::getenv("OBJCOPY");
   return run({objcopy && *objcopy ? objcopy : "objcopy", "--localize-hidden", "--remove-section=.init_array",
@@ -162,7 +168,9 @@ int localize(const Job& job, const std::string& from) {
 int compile(const Job& job) {
   const std::string preprocessed = job.object + ".ii";
   const std::string translated = job.object + ".host.ii";
-  const Arguments preprocess = {"-E", "-include", job.shim + "/kernel_shim.h", "-o", preprocessed, "-x", "c++", job.source};
+  const Arguments preprocess = {
+      "-E", "-idirafter", job.shim + "/../..", "-include", job.shim + "/kernel_shim.h", "-o", preprocessed,
+      "-x", "c++",        job.source};
   Arguments dependencies = job.dependencyFlags;
   if (!dependencies.empty()) dependencies = dependencies + Arguments{"-MQ", job.object};
   // Dependencies are made without ccache, which would not see that they are wanted.

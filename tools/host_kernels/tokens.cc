@@ -5,7 +5,9 @@
 namespace tutti::hostkernels {
 namespace {
 
-bool isWord(char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '$' || (c & 0x80); }
+bool isWord(char c) {
+  return std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '$' || (c & 0x80);
+}
 
 class Lexer {
  public:
@@ -72,7 +74,8 @@ class Lexer {
       if (at() == '"' && (word == "R" || word == "u8R" || word == "uR" || word == "UR" || word == "LR")) {
         takeRawString();
         token.kind = Token::Kind::text;
-      } else if ((at() == '"' || at() == '\'') && (word == "u8" || word == "u" || word == "U" || word == "L")) {
+      } else if ((at() == '"' || at() == '\'') &&
+                 (word == "u8" || word == "u" || word == "U" || word == "L")) {
         takeQuoted(at());
         token.kind = Token::Kind::text;
       }
@@ -93,7 +96,8 @@ class Lexer {
   void takeNumber() {
     while (at_ < source_.size()) {
       const char c = at();
-      const bool isSign = (c == '+' || c == '-') && std::string_view("eEpP").find(source_[at_ - 1]) != std::string_view::npos;
+      const bool isSign =
+          (c == '+' || c == '-') && std::string_view("eEpP").find(source_[at_ - 1]) != std::string_view::npos;
       const bool isSeparator = c == '\'' && isWord(at(1));
       if (!isWord(c) && c != '.' && !isSign && !isSeparator) return;
       ++at_;
@@ -128,7 +132,8 @@ std::vector<Token> tokenize(std::string_view source) { return Lexer(source).run(
 
 std::string join(const std::vector<Token>& tokens) {
   std::string result;
-  for (const Token& token : tokens) result += token.space + (token.isReplaced ? token.replacement : token.text) + token.after;
+  for (const Token& token : tokens)
+    result += token.space + (token.isReplaced ? token.replacement : token.text) + token.after;
   return result;
 }
 

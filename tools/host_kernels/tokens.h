@@ -12,7 +12,7 @@ struct Token {
   Kind kind = Kind::punctuation;
   std::string space;  // blanks and line markers before it
   std::string text;
-  std::string file;         // from the line markers
+  std::string file;  // from the line markers
   unsigned line = 0;
   bool isSystem = false;    // of a system header
   std::string replacement;  // instead of the text, when `isReplaced`
@@ -26,8 +26,8 @@ struct Token {
   }
 };
 
-/// Single characters except for identifiers, numbers, literals, "::", "->" and "...". Angle brackets are never
-/// joined. The last token is empty and carries the space at the end.
+/// Single characters except for identifiers, numbers, literals, "::", "->" and "...". Angle brackets are
+/// never joined. The last token is empty and carries the space at the end.
 std::vector<Token> tokenize(std::string_view source);
 std::string join(const std::vector<Token>& tokens);
 

@@ -1,14 +1,15 @@
 // The words below are macros of base/kernel_shim/kernel_shim.h, so the input is the preprocessed source.
 //
-//   __global__ void k(P) { ... }     void k(P) { <register Twin<&k>> ... }  auto __tutti_twin_k(P) -> Twin<&k>;
-//   k<<<grid, block>>>(a)            decltype(__tutti_twin_k(a))::launch(LaunchConfiguration(grid, block), a)
+//   __global__ void k(P) { ... }     void k(P) { <register Twin<&k>> ... }  auto __tutti_twin_k(P) ->
+//   Twin<&k>; k<<<grid, block>>>(a)            decltype(__tutti_twin_k(a))::launch(LaunchConfiguration(grid,
+//   block), a)
 //   __shared__ float s[64];          struct S { float s[64]; }; auto& s = sharedVariable<S>().s;
 //   extern __shared__ float s[];     float (&s)[] = *(float (*)[])dynamicShared();
 //   __device__ int x;                int x; static VariableRegistration<x> ...;
 //   while (condition) ;              while (condition) { __tutti_spin(); }
 //
-// __tutti_twin_k is only declared. Calling it in decltype makes the compiler choose among overloads and deduce
-// template arguments exactly as for the kernel.
+// __tutti_twin_k is only declared. Calling it in decltype makes the compiler choose among overloads and
+// deduce template arguments exactly as for the kernel.
 #include "host_kernels/translate.h"
 
 #include <algorithm>
@@ -161,11 +162,14 @@ class Translator {
           if (t.is("(")) isType = false;
           continue;
         }
-        isSpace = isSpace || t.is("namespace") || (t.is("extern") && tokens_[i + 1].kind == Token::Kind::text);
+        isSpace =
+            isSpace || t.is("namespace") || (t.is("extern") && tokens_[i + 1].kind == Token::Kind::text);
         isType = isType || t.is("struct") || t.is("class") || t.is("union") || t.is("enum");
       }
-      if (isSpace) scope = Scope::space;
-      else if (isType) scope = Scope::type;
+      if (isSpace)
+        scope = Scope::space;
+      else if (isType)
+        scope = Scope::type;
     }
     scopes_.push_back(scope);
     statement_ = at_ + 1;
@@ -199,8 +203,8 @@ class Translator {
 
   struct KernelHead {
     size_t name = 0;
-    size_t parameters = 0;  // the '('
-    size_t end = 0;         // one past the ')'
+    size_t parameters = 0;   // the '('
+    size_t end = 0;          // one past the ')'
     bool isSpecial = false;  // an explicit specialisation or instantiation
     std::string bound;       // of __launch_bounds__
     std::string templateHead;
@@ -290,12 +294,13 @@ class Translator {
     std::string kernel = "static_cast<void (*)(" + parameters + ")>(&" + name + arguments + ")";
     if (head.isSpecial) kernel = "&" + textOf(tokens_, head.name, head.parameters);
     const bool isTemplateName = head.isSpecial && head.parameters == head.name + 1;
-    if (isTemplateName) return complain(tokens_[at_], "write the template arguments of " + name + " in its specialisation");
-    const std::string resolver =
-        head.isSpecial ? ""
-                       : " " + head.templateHead + " [[maybe_unused]] auto __tutti_twin_" + name + "(" +
-                             textOf(tokens_, head.parameters + 1, head.end - 1) + ") -> ::tutti::shim::Twin<" +
-                             kernel + ">;";
+    if (isTemplateName)
+      return complain(tokens_[at_], "write the template arguments of " + name + " in its specialisation");
+    const std::string resolver = head.isSpecial
+                                     ? ""
+                                     : " " + head.templateHead + " [[maybe_unused]] auto __tutti_twin_" +
+                                           name + "(" + textOf(tokens_, head.parameters + 1, head.end - 1) +
+                                           ") -> ::tutti::shim::Twin<" + kernel + ">;";
     if (tokens_[body].is(";")) {
       tokens_[body].after += resolver;
       at_ = body;
@@ -319,7 +324,8 @@ class Translator {
     size_t i = end;
     while (i > 0) {
       --i;
-      if (tokens_[i].is(">")) i = openingBefore(i, "<", ">");
+      if (tokens_[i].is(">"))
+        i = openingBefore(i, "<", ">");
       else if (tokens_[i].is(")")) {
         i = openingBefore(i, "(", ")");
         if (i == 0 || tokens_[i - 1].kind != Token::Kind::identifier) return i;
@@ -438,22 +444,24 @@ class Translator {
       size_t name = end;
       for (size_t i = statement_; i < bracket; ++i)
         if (tokens_[i].is(names[0])) name = i;
-      if (name == end || bracket == end) return complain(tokens_[at_], "extern __shared__: expected an array");
+      if (name == end || bracket == end)
+        return complain(tokens_[at_], "extern __shared__: expected an array");
       const std::string type = plainDeclaration(statement_, name);
       text = "typedef " + type + "__tutti_dynamic_" + number + "; ";
       if (scopes_.back() == Scope::function)
-        text += "[[maybe_unused]] __tutti_dynamic_" + number + " (&" + names[0] + ")[] = *static_cast<__tutti_dynamic_" +
-                number + " (*)[]>(::tutti::shim::dynamicShared());";
+        text += "[[maybe_unused]] __tutti_dynamic_" + number + " (&" + names[0] +
+                ")[] = *static_cast<__tutti_dynamic_" + number + " (*)[]>(::tutti::shim::dynamicShared());";
       else
-        text += "[[maybe_unused]] static const ::tutti::shim::DynamicShared<__tutti_dynamic_" + number + "> " + names[0] +
-                "{};";
+        text += "[[maybe_unused]] static const ::tutti::shim::DynamicShared<__tutti_dynamic_" + number +
+                "> " + names[0] + "{};";
     } else if (scopes_.back() != Scope::function) {
       text = "static thread_local " + plainDeclaration(statement_, end) + ";";
     } else {
       const std::string type = "__tutti_shared_" + number;
       text = "struct " + type + " { " + plainDeclaration(statement_, end) + "; };";
       for (const std::string& name : names)
-        text += " [[maybe_unused]] auto& " + name + " = ::tutti::shim::sharedVariable<" + type + ">()." + name + ";";
+        text += " [[maybe_unused]] auto& " + name + " = ::tutti::shim::sharedVariable<" + type + ">()." +
+                name + ";";
     }
     erase(statement_, end + 1);
     tokens_[statement_].replace(text);
@@ -469,7 +477,8 @@ class Translator {
         i = skipGroup(tokens_, i + 1) - 1;
         continue;
       }
-      if (t.is("(") || t.is("operator") || t.is("extern") || t.is("using") || t.is("typedef") || t.is("__tutti_global__"))
+      if (t.is("(") || t.is("operator") || t.is("extern") || t.is("using") || t.is("typedef") ||
+          t.is("__tutti_global__"))
         return;
       const bool isType = t.is("struct") || t.is("class") || t.is("union") || t.is("enum");
       if (isType && (tokens_[i + 1].is("{") || tokens_[i + 2].is("{"))) return;
@@ -478,8 +487,8 @@ class Translator {
     const size_t end = statementEnd();
     std::string text;
     for (const std::string& name : declaredNames(statement_, end))
-      text += " [[maybe_unused]] static const ::tutti::shim::VariableRegistration<" + name + "> __tutti_variable_" +
-              std::to_string(++counter_) + " __attribute__((init_priority(200)));";
+      text += " [[maybe_unused]] static const ::tutti::shim::VariableRegistration<" + name +
+              "> __tutti_variable_" + std::to_string(++counter_) + " __attribute__((init_priority(200)));";
     tokens_[end].after += text;
   }
 

@@ -69,8 +69,8 @@ struct Thread {
   uint3 threadIdx;
   uint32_t lane;
   uint32_t warp;
-  uint32_t polls;              // hooked loads since the thread last gave way
-  const char* note;            // what the kernel says it is doing, for reports (see note() in kernel_shim.h)
+  uint32_t polls;    // hooked loads since the thread last gave way
+  const char* note;  // what the kernel says it is doing, for reports (see note() in kernel_shim.h)
   unsigned long long noteValue;
 };
 
@@ -90,7 +90,8 @@ struct Engine {
   uint32_t (*activeMask)(const Thread& self);
 };
 
-/// Where a module keeps what its code finds under CUDA's names: thread-local variables of the calling OS thread.
+/// Where a module keeps what its code finds under CUDA's names: thread-local variables of the calling OS
+/// thread.
 struct Slots {
   Thread** current;
   uint3* threadIdx;
@@ -101,10 +102,10 @@ struct Slots {
 
 /// A kernel that the host compiler compiled. All pointers live as long as the module.
 struct KernelTwin {
-  uint32_t size;                           // of this struct
-  const char* typeName;                    // RTTI name of NameTag<kernel>: the mangled kernel stands in it
-  const char* file;                        // source, for kernels of the same name in different files; may be null
-  const void* function;                    // address of the kernel
+  uint32_t size;         // of this struct
+  const char* typeName;  // RTTI name of NameTag<kernel>: the mangled kernel stands in it
+  const char* file;      // source, for kernels of the same name in different files; may be null
+  const void* function;  // address of the kernel
   void (*invoke)(void* const* arguments);  // runs the calling thread's part
   Slots (*slots)();
   uint32_t argumentCount;

@@ -2,7 +2,7 @@
 // nothing and which lets ThreadSanitizer see what fences order.
 #pragma once
 
-#include "core.h"
+#include "base/kernel_shim/core.h"
 
 namespace tutti::shim {
 
@@ -33,22 +33,25 @@ using SameAs = typename Same<T>::type;  // not deduced from: the address says wh
 
 }  // namespace tutti::shim
 
-#define TUTTI_ATOMIC(name, kind, expression)                                                              \
-  template <class T>                                                                                      \
-  requires tutti::shim::kind<T> inline T name(T* address, tutti::shim::SameAs<T> value,                   \
-                                              tutti::shim::Place place = tutti::shim::here(#name)) {      \
-    return tutti::shim::atomicUpdate(                                                                     \
-        address, [value]([[maybe_unused]] T old) { return static_cast<T>(expression); }, place);                           \
-  }                                                                                                       \
-  template <class T>                                                                                      \
-  requires tutti::shim::kind<T> inline T name##_system(                                                   \
-      T* address, tutti::shim::SameAs<T> value, tutti::shim::Place place = tutti::shim::here(#name)) {    \
-    return name(address, value, place);                                                                   \
-  }                                                                                                       \
-  template <class T>                                                                                      \
-  requires tutti::shim::kind<T> inline T name##_block(                                                    \
-      T* address, tutti::shim::SameAs<T> value, tutti::shim::Place place = tutti::shim::here(#name)) {    \
-    return name(address, value, place);                                                                   \
+#define TUTTI_ATOMIC(name, kind, expression)                                                     \
+  template <class T>                                                                             \
+  requires tutti::shim::kind<T>                                                                  \
+  inline T name(T* address, tutti::shim::SameAs<T> value,                                        \
+                tutti::shim::Place place = tutti::shim::here(#name)) {                           \
+    return tutti::shim::atomicUpdate(                                                            \
+        address, [value]([[maybe_unused]] T old) { return static_cast<T>(expression); }, place); \
+  }                                                                                              \
+  template <class T>                                                                             \
+  requires tutti::shim::kind<T>                                                                  \
+  inline T name##_system(T* address, tutti::shim::SameAs<T> value,                               \
+                         tutti::shim::Place place = tutti::shim::here(#name)) {                  \
+    return name(address, value, place);                                                          \
+  }                                                                                              \
+  template <class T>                                                                             \
+  requires tutti::shim::kind<T>                                                                  \
+  inline T name##_block(T* address, tutti::shim::SameAs<T> value,                                \
+                        tutti::shim::Place place = tutti::shim::here(#name)) {                   \
+    return name(address, value, place);                                                          \
   }
 TUTTI_ATOMIC(atomicAdd, isAtomicNumber, old + value)
 TUTTI_ATOMIC(atomicSub, isAtomicNumber, old - value)

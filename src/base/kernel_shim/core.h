@@ -18,7 +18,7 @@
 #include <cstring>
 #include <type_traits>
 
-#include "abi.h"
+#include "base/kernel_shim/abi.h"
 
 // Other headers declare these names as variables.
 #define __DEVICE_LAUNCH_PARAMETERS_H__
@@ -49,7 +49,8 @@
 #define __launch_bounds__(...) __tutti_launch_bounds__(__VA_ARGS__)
 
 // Variables and not macros: programs have members and variables of these names. The engine sets them.
-#define TUTTI_SLOT inline constinit thread_local __attribute__((visibility("hidden"), tls_model("initial-exec")))
+#define TUTTI_SLOT \
+  inline constinit thread_local __attribute__((visibility("hidden"), tls_model("initial-exec")))
 TUTTI_SLOT uint3 threadIdx{};
 TUTTI_SLOT uint3 blockIdx{};
 TUTTI_SLOT dim3 blockDim{};
@@ -66,7 +67,8 @@ inline Thread& self() { return *current; }
 inline const Block& block() { return *current->block; }
 
 /// The place of a call, as a default argument.
-constexpr Place here(const char* what, const char* file = __builtin_FILE(), unsigned line = __builtin_LINE()) {
+constexpr Place here(const char* what, const char* file = __builtin_FILE(),
+                     unsigned line = __builtin_LINE()) {
   return {file, line, what};
 }
 
@@ -156,8 +158,7 @@ inline int __syncthreads_and(int predicate,
   using namespace tutti::shim;
   return static_cast<int>(block().engine->barrier(self(), 0, 0, BlockVote::all, predicate != 0, place));
 }
-inline int __syncthreads_or(int predicate,
-                            tutti::shim::Place place = tutti::shim::here("__syncthreads_or")) {
+inline int __syncthreads_or(int predicate, tutti::shim::Place place = tutti::shim::here("__syncthreads_or")) {
   using namespace tutti::shim;
   return static_cast<int>(block().engine->barrier(self(), 0, 0, BlockVote::any, predicate != 0, place));
 }
@@ -179,8 +180,8 @@ inline void __brkpt() {}
   }
   const uint3 b = blockIdx;
   const uint3 t = threadIdx;
-  std::fprintf(stderr, "%s:%u: %s: block: [%u,%u,%u], thread: [%u,%u,%u] Assertion `%s` failed.\n", file, line,
-               function, b.x, b.y, b.z, t.x, t.y, t.z, text);
+  std::fprintf(stderr, "%s:%u: %s: block: [%u,%u,%u], thread: [%u,%u,%u] Assertion `%s` failed.\n", file,
+               line, function, b.x, b.y, b.z, t.x, t.y, t.z, text);
   faultHere(cudaErrorAssert, "assertion", Place{file, line, "assert"});
 }
 

@@ -1,7 +1,7 @@
 // Forms of runtime functions that the toolkit's cuda_runtime.h gives to nvcc alone.
 #pragma once
 
-#include "core.h"
+#include "base/kernel_shim/core.h"
 
 template <class T>
 inline cudaError_t cudaMemcpyToSymbol(const T& symbol, const void* source, size_t bytes, size_t offset = 0,
@@ -21,7 +21,8 @@ inline cudaError_t cudaMemcpyFromSymbol(void* destination, const T& symbol, size
 template <class T>
 inline cudaError_t cudaMemcpyFromSymbolAsync(void* destination, const T& symbol, size_t bytes, size_t offset,
                                              cudaMemcpyKind kind, cudaStream_t stream = nullptr) {
-  return ::cudaMemcpyFromSymbolAsync(destination, static_cast<const void*>(&symbol), bytes, offset, kind, stream);
+  return ::cudaMemcpyFromSymbolAsync(destination, static_cast<const void*>(&symbol), bytes, offset, kind,
+                                     stream);
 }
 template <class T>
 inline cudaError_t cudaGetSymbolAddress(void** address, const T& symbol) {
@@ -36,7 +37,8 @@ inline cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, void (*
   return ::cudaFuncGetAttributes(attributes, reinterpret_cast<const void*>(kernel));
 }
 template <class... Parameters>
-inline cudaError_t cudaFuncSetAttribute(void (*kernel)(Parameters...), cudaFuncAttribute attribute, int value) {
+inline cudaError_t cudaFuncSetAttribute(void (*kernel)(Parameters...), cudaFuncAttribute attribute,
+                                        int value) {
   return ::cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel), attribute, value);
 }
 template <class... Parameters>

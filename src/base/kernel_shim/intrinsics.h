@@ -1,7 +1,7 @@
 // Arithmetic that device code has without a header.
 #pragma once
 
-#include "core.h"
+#include "base/kernel_shim/core.h"
 
 inline int __popc(unsigned x) { return __builtin_popcount(x); }
 inline int __popcll(unsigned long long x) { return __builtin_popcountll(x); }
@@ -43,10 +43,10 @@ inline unsigned long long __umul64hi(unsigned long long x, unsigned long long y)
 }
 inline int __mul24(int x, int y) { return x * y; }
 
-#define TUTTI_BIT_CAST(name, from, to)           \
-  inline to name(from value) {                   \
-    static_assert(sizeof(from) == sizeof(to));   \
-    return __builtin_bit_cast(to, value);        \
+#define TUTTI_BIT_CAST(name, from, to)         \
+  inline to name(from value) {                 \
+    static_assert(sizeof(from) == sizeof(to)); \
+    return __builtin_bit_cast(to, value);      \
   }
 TUTTI_BIT_CAST(__int_as_float, int, float)
 TUTTI_BIT_CAST(__float_as_int, float, int)
@@ -83,12 +83,14 @@ template <class T>
 constexpr bool isNumber = std::is_arithmetic_v<T>;
 }
 template <class A, class B>
-requires(tutti::shim::isNumber<A>&& tutti::shim::isNumber<B>) constexpr std::common_type_t<A, B> min(A a, B b) {
+requires(tutti::shim::isNumber<A>&& tutti::shim::isNumber<B>) constexpr std::common_type_t<A, B> min(A a,
+                                                                                                     B b) {
   using T = std::common_type_t<A, B>;
   return static_cast<T>(b) < static_cast<T>(a) ? static_cast<T>(b) : static_cast<T>(a);
 }
 template <class A, class B>
-requires(tutti::shim::isNumber<A>&& tutti::shim::isNumber<B>) constexpr std::common_type_t<A, B> max(A a, B b) {
+requires(tutti::shim::isNumber<A>&& tutti::shim::isNumber<B>) constexpr std::common_type_t<A, B> max(A a,
+                                                                                                     B b) {
   using T = std::common_type_t<A, B>;
   return static_cast<T>(a) < static_cast<T>(b) ? static_cast<T>(b) : static_cast<T>(a);
 }

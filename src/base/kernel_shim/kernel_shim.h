@@ -2,10 +2,10 @@
 // (g++ -include) by tutti_add_host_kernels; docs/virtual-gpus.md says how the pieces fit.
 #pragma once
 
-#include "atomics.h"
-#include "core.h"
-#include "host_api.h"
-#include "intrinsics.h"
-#include "launch.h"
-#include "memory.h"
-#include "warp.h"
+#include "base/kernel_shim/atomics.h"
+#include "base/kernel_shim/core.h"
+#include "base/kernel_shim/host_api.h"
+#include "base/kernel_shim/intrinsics.h"
+#include "base/kernel_shim/launch.h"
+#include "base/kernel_shim/memory.h"
+#include "base/kernel_shim/warp.h"

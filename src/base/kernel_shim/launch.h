@@ -6,7 +6,7 @@
 #include <typeinfo>
 #include <utility>
 
-#include "core.h"
+#include "base/kernel_shim/core.h"
 
 namespace tutti::shim {
 
@@ -14,8 +14,8 @@ namespace tutti::shim {
 template <auto& Entity>
 struct NameTag;
 
-/// The runtime's table; null where the program runs on NVIDIA's runtime, which needs no twins. It is looked up
-/// by name, so that a program needs no symbol that only one of the two runtimes has.
+/// The runtime's table; null where the program runs on NVIDIA's runtime, which needs no twins. It is looked
+/// up by name, so that a program needs no symbol that only one of the two runtimes has.
 inline const TwinTable* loadedTwinTable() {
   using Get = const TwinTable* (*)();
   const auto get = reinterpret_cast<Get>(::dlsym(RTLD_DEFAULT, kTwinTableSymbol));
@@ -23,8 +23,8 @@ inline const TwinTable* loadedTwinTable() {
   return found && found->version == kTwinVersion ? found : nullptr;
 }
 
-/// What is registered while it exists: a kernel or a variable. Where the runtime is loaded later than the module
-/// (libnccl.so.2 opens it when it is needed), registrations wait in a list until handOver().
+/// What is registered while it exists: a kernel or a variable. Where the runtime is loaded later than the
+/// module (libnccl.so.2 opens it when it is needed), registrations wait in a list until handOver().
 class Registration {
  public:
   ~Registration() {
@@ -94,7 +94,8 @@ struct LaunchConfiguration {
   dim3 block;
   size_t sharedBytes;
   cudaStream_t stream;
-  LaunchConfiguration(dim3 gridSize, dim3 blockSize, size_t dynamicBytes = 0, cudaStream_t launchStream = nullptr)
+  LaunchConfiguration(dim3 gridSize, dim3 blockSize, size_t dynamicBytes = 0,
+                      cudaStream_t launchStream = nullptr)
       : grid(gridSize), block(blockSize), sharedBytes(dynamicBytes), stream(launchStream) {}
 };
 
@@ -130,13 +131,15 @@ struct Twin<Kernel> {
   static inline constinit KernelTwin record{};
   static inline KernelRegistration registered __attribute__((init_priority(200))){
       record,
-      {sizeof(KernelTwin), typeid(NameTag<*Kernel>*).name(), TUTTI_TWIN_FILE, reinterpret_cast<const void*>(Kernel),
-       &Twin::invoke, &slotsHere, sizeof...(Parameters), kBytes, kAlignments, 0}};
+      {sizeof(KernelTwin), typeid(NameTag<*Kernel>*).name(), TUTTI_TWIN_FILE,
+       reinterpret_cast<const void*>(Kernel), &Twin::invoke, &slotsHere, sizeof...(Parameters), kBytes,
+       kAlignments, 0}};
 };
 
 template <auto Kernel, unsigned Threads>
 struct Bound {
-  static inline BoundRegistration registered __attribute__((init_priority(199))){Twin<Kernel>::record, Threads};
+  static inline BoundRegistration registered
+      __attribute__((init_priority(199))){Twin<Kernel>::record, Threads};
 };
 
 /// A launch through a pointer to a kernel.
@@ -157,9 +160,9 @@ class VariableRegistration : public Registration {
 
  private:
   static const VariableTwin& record() {
-    static const VariableTwin twin = {sizeof(VariableTwin), typeid(NameTag<Variable>*).name(), TUTTI_TWIN_FILE,
-                                      const_cast<void*>(static_cast<const volatile void*>(&Variable)),
-                                      sizeof(Variable)};
+    static const VariableTwin twin = {
+        sizeof(VariableTwin), typeid(NameTag<Variable>*).name(), TUTTI_TWIN_FILE,
+        const_cast<void*>(static_cast<const volatile void*>(&Variable)), sizeof(Variable)};
     return twin;
   }
 };

@@ -2,7 +2,7 @@
 // is the machine. Loads count as polling: see polled().
 #pragma once
 
-#include "atomics.h"
+#include "base/kernel_shim/atomics.h"
 
 namespace tutti::shim {
 
@@ -53,10 +53,10 @@ inline T __ldcv(const T* address, tutti::shim::Place place = tutti::shim::here("
   tutti::shim::polled(place);
   return *const_cast<const volatile T*>(address);
 }
-#define TUTTI_PLAIN_STORE(name)                              \
-  template <class T>                                         \
+#define TUTTI_PLAIN_STORE(name)                                \
+  template <class T>                                           \
   inline void name(T* address, tutti::shim::SameAs<T> value) { \
-    *address = value;                                        \
+    *address = value;                                          \
   }
 TUTTI_PLAIN_STORE(__stwb)
 TUTTI_PLAIN_STORE(__stcg)

@@ -1,7 +1,7 @@
 // Shuffles, votes, matches and reductions of a warp.
 #pragma once
 
-#include "core.h"
+#include "base/kernel_shim/core.h"
 
 namespace tutti::shim {
 
@@ -15,7 +15,8 @@ inline uint64_t warpCall(WarpOp op, uint32_t mask, uint64_t value, uint32_t argu
 
 template <class T>
 uint64_t bitsOf(T value) {
-  static_assert(sizeof(T) <= 8 && std::is_trivially_copyable_v<T>, "a warp exchanges values of up to 8 bytes");
+  static_assert(sizeof(T) <= 8 && std::is_trivially_copyable_v<T>,
+                "a warp exchanges values of up to 8 bytes");
   uint64_t bits = 0;
   std::memcpy(&bits, &value, sizeof value);
   return bits;
@@ -33,13 +34,15 @@ T shuffle(WarpOp op, unsigned mask, T value, unsigned argument, int width, const
 
 }  // namespace tutti::shim
 
-inline void __syncwarp(unsigned mask = 0xffffffffu, tutti::shim::Place place = tutti::shim::here("__syncwarp")) {
+inline void __syncwarp(unsigned mask = 0xffffffffu,
+                       tutti::shim::Place place = tutti::shim::here("__syncwarp")) {
   tutti::shim::warpCall(tutti::shim::WarpOp::sync, mask, 0, 0, 32, place);
 }
 template <class T>
 T __shfl_sync(unsigned mask, T value, int lane, int width = 32,
               tutti::shim::Place place = tutti::shim::here("__shfl_sync")) {
-  return tutti::shim::shuffle(tutti::shim::WarpOp::broadcast, mask, value, static_cast<unsigned>(lane), width, place);
+  return tutti::shim::shuffle(tutti::shim::WarpOp::broadcast, mask, value, static_cast<unsigned>(lane), width,
+                              place);
 }
 template <class T>
 T __shfl_up_sync(unsigned mask, T value, unsigned delta, int width = 32,
@@ -54,7 +57,8 @@ T __shfl_down_sync(unsigned mask, T value, unsigned delta, int width = 32,
 template <class T>
 T __shfl_xor_sync(unsigned mask, T value, int lanes, int width = 32,
                   tutti::shim::Place place = tutti::shim::here("__shfl_xor_sync")) {
-  return tutti::shim::shuffle(tutti::shim::WarpOp::exclusive, mask, value, static_cast<unsigned>(lanes), width, place);
+  return tutti::shim::shuffle(tutti::shim::WarpOp::exclusive, mask, value, static_cast<unsigned>(lanes),
+                              width, place);
 }
 inline unsigned __ballot_sync(unsigned mask, int predicate,
                               tutti::shim::Place place = tutti::shim::here("__ballot_sync")) {
@@ -76,22 +80,22 @@ inline unsigned __activemask() { return tutti::shim::block().engine->activeMask(
 template <class T>
 unsigned __match_any_sync(unsigned mask, T value,
                           tutti::shim::Place place = tutti::shim::here("__match_any_sync")) {
-  return static_cast<unsigned>(tutti::shim::warpCall(tutti::shim::WarpOp::matchAny, mask,
-                                                     tutti::shim::bitsOf(value), 0, 32, place));
+  return static_cast<unsigned>(
+      tutti::shim::warpCall(tutti::shim::WarpOp::matchAny, mask, tutti::shim::bitsOf(value), 0, 32, place));
 }
 template <class T>
 unsigned __match_all_sync(unsigned mask, T value, int* predicate,
                           tutti::shim::Place place = tutti::shim::here("__match_all_sync")) {
-  const auto lanes = static_cast<unsigned>(tutti::shim::warpCall(
-      tutti::shim::WarpOp::matchAll, mask, tutti::shim::bitsOf(value), 0, 32, place));
+  const auto lanes = static_cast<unsigned>(
+      tutti::shim::warpCall(tutti::shim::WarpOp::matchAll, mask, tutti::shim::bitsOf(value), 0, 32, place));
   *predicate = lanes != 0;
   return lanes;
 }
 
-#define TUTTI_WARP_REDUCE(name, type, op)                                                               \
-  inline type name(unsigned mask, type value, tutti::shim::Place place = tutti::shim::here(#name)) {   \
-    return static_cast<type>(tutti::shim::warpCall(tutti::shim::WarpOp::op, mask,                      \
-                                                   tutti::shim::bitsOf(value), 0, 32, place));         \
+#define TUTTI_WARP_REDUCE(name, type, op)                                                                \
+  inline type name(unsigned mask, type value, tutti::shim::Place place = tutti::shim::here(#name)) {     \
+    return static_cast<type>(                                                                            \
+        tutti::shim::warpCall(tutti::shim::WarpOp::op, mask, tutti::shim::bitsOf(value), 0, 32, place)); \
   }
 TUTTI_WARP_REDUCE(__reduce_add_sync, unsigned, add)
 TUTTI_WARP_REDUCE(__reduce_add_sync, int, add)
