@@ -144,8 +144,9 @@ BlockRunner::BlockRunner() : fibers_(std::make_unique<Fiber[]>(kThreadsPerBlock)
 }
 
 BlockRunner::~BlockRunner() {
-  for (uint32_t i = 0; i < kThreadsPerBlock; ++i)
-    if (fibers_[i].tsan) sanitizer::destroyFiber(fibers_[i].tsan);
+  sanitizer::acquire(&tsanOrder_);
+  for (void* fiber : tsanFibers_)
+    if (fiber) sanitizer::destroyFiber(fiber);
   std::free(dynamicShared_);
 }
 
@@ -187,6 +188,7 @@ void BlockRunner::prepare(KernelRun& kernel, size_t block) {
   block_.dynamicSharedBytes = static_cast<uint32_t>(launch.dynamicShared);
   block_.multiprocessor = static_cast<uint32_t>(block % kMultiprocessors);
   threads_ = live_ = launch.threads();
+  if (sanitizer::kSeesThreads) stacks_.reserve(threads_);
   warps_ = (threads_ + kWarpSize - 1) / kWarpSize;
   readyWarps_ = pollingWarps_ = 0;
   for (uint32_t w = 0; w < warps_; ++w) {
@@ -200,16 +202,25 @@ void BlockRunner::prepare(KernelRun& kernel, size_t block) {
     barrier.arrived = 0;
     barrier.waiting.fill(0);
   }
-  for (uint32_t i = 0; i < threads_; ++i) {
-    fibers_[i].state.store(State::unstarted, std::memory_order_relaxed);
-    // Here and not when the thread begins: who makes a fiber is ordered before it.
-    if (!fibers_[i].tsan) fibers_[i].tsan = sanitizer::createFiber();
-  }
+  for (uint32_t i = 0; i < threads_; ++i) fibers_[i].state.store(State::unstarted, std::memory_order_relaxed);
+  if (sanitizer::kSeesThreads) dealTsanFibers();
   currentWarp_ = 0;
   patience_ = kPatience;
   idleRounds_ = sleepHint_ = 0;
   lastIdle_ = 0;
   isActive_.store(true, std::memory_order_relaxed);
+}
+
+void BlockRunner::dealTsanFibers() {
+  // Here and not when a thread begins: who makes a fiber is ordered before it.
+  const size_t count = threads_ + 1;
+  if (tsanFibers_.size() < count) tsanFibers_.resize(count);
+  ++tsanTurn_;
+  for (uint32_t i = 0; i < threads_; ++i) {
+    fibers_[i].tsan = (i + tsanTurn_) % count;
+    void*& fiber = tsanFibers_[fibers_[i].tsan];
+    if (!fiber) fiber = sanitizer::createFiber();
+  }
 }
 
 void BlockRunner::prepareShared(size_t bytes) {
@@ -227,7 +238,12 @@ void BlockRunner::abandon() {
     if (!fiber.stack) continue;
     sanitizer::unpoison(fiber.stack->bottom, fiber.stack->bytes);
     stacks_.give(std::exchange(fiber.stack, nullptr));
-    if (fiber.tsan) sanitizer::destroyFiber(std::exchange(fiber.tsan, nullptr));
+    if (!sanitizer::kSeesThreads) continue;
+    void*& tsan = tsanFibers_[fiber.tsan];
+    sanitizer::switchToFiber(tsan);
+    sanitizer::release(&tsanOrder_);
+    sanitizer::switchToFiber(mainFiber_);
+    sanitizer::destroyFiber(std::exchange(tsan, nullptr));
   }
   live_ = 0;
 }
@@ -260,6 +276,7 @@ void BlockRunner::begin(Fiber& fiber) {
 
 void BlockRunner::end(Fiber& fiber) {
   sanitizer::release(&kernel_->order[1]);
+  sanitizer::release(&tsanOrder_);
   fiber.state.store(State::ended, std::memory_order_relaxed);
   warpStates_[fiber.warp].ended |= bit(fiber.lane);
   --live_;
@@ -278,7 +295,7 @@ void BlockRunner::setCurrent(Fiber& fiber) {
 void BlockRunner::goTo(Fiber& to, Context& from, void** fakeStack) {
   setCurrent(to);
   sanitizer::startSwitch(fakeStack, to.stack->bottom, to.stack->bytes);
-  sanitizer::switchToFiber(to.tsan);
+  if (sanitizer::kSeesThreads) sanitizer::switchToFiber(tsanFibers_[to.tsan]);
   switchContext(from, to.context);
   sanitizer::finishSwitch(fakeStack ? *fakeStack : nullptr, nullptr, nullptr);
 }
@@ -307,7 +324,7 @@ void BlockRunner::runFibers() {
       next->stack = stack;
       begin(*next);
       setCurrent(*next);
-      sanitizer::switchToFiber(next->tsan);
+      if (sanitizer::kSeesThreads) sanitizer::switchToFiber(tsanFibers_[next->tsan]);
       continue;
     }
     stacks_.give(stack);  // nobody takes it before the switch

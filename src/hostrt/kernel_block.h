@@ -40,7 +40,7 @@ class BlockRunner {
     KernelStack* stack = nullptr;
     Context context;
     void* fakeStack = nullptr;  // of AddressSanitizer
-    void* tsan = nullptr;       // of ThreadSanitizer; kept from block to block
+    size_t tsan = 0;            // which of tsanFibers_
     // For reports: read by other threads.
     std::atomic<State> state{State::unstarted};
     std::atomic<const char*> file{nullptr};
@@ -83,6 +83,7 @@ class BlockRunner {
   void prepareShared(size_t bytes);
   /// After a failure: threads that did not end are forgotten, with what stands on their stacks.
   void abandon();
+  void dealTsanFibers();
   void mergePolling();
   void stand(Fiber& fiber, State state, const shim::Place& place);
   /// Lets others run; returns when the fiber's turn comes. Never returns when the block has ended.
@@ -124,6 +125,11 @@ class BlockRunner {
   std::array<Warp, 32> warpStates_;
   std::array<Barrier, 16> barriers_;
   Fiber* running_ = nullptr;
+  // Of ThreadSanitizer. One more than threads, dealt anew for each block, so that blocks that follow each other here
+  // are not taken for the same threads.
+  std::vector<void*> tsanFibers_;
+  size_t tsanTurn_ = 0;
+  char tsanOrder_ = 0;  // what threads did comes before the runner's end
   StackPool stacks_;
   void* dynamicShared_ = nullptr;  // exactly as long as asked for, so that AddressSanitizer sees overruns
   size_t dynamicSharedBytes_ = 0;

@@ -186,19 +186,28 @@ void StackPool::addSlab() {
     stack->top = stack->bottom + stackBytes_ - (all_.size() * 192) % 8192;
     all_.push_back(stack);
   }
+  free_.reserve(all_.size());  // so that give() allocates nothing
   // Handed out from the back.
   free_.insert(free_.begin(), all_.rbegin(), all_.rbegin() + kStacksPerSlab);
 }
 
+void StackPool::adoptSize() {
+  if (free_.size() != all_.size() || stackBytes_ == kernelStackBytes()) return;
+  for (KernelStack* stack : all_) delete stack;
+  for (const Slab& slab : slabs_) ::munmap(slab.memory, slab.bytes);
+  all_.clear();
+  free_.clear();
+  slabs_.clear();
+  stackBytes_ = kernelStackBytes();
+}
+
+void StackPool::reserve(size_t stacks) {
+  adoptSize();
+  while (all_.size() < stacks) addSlab();
+}
+
 KernelStack* StackPool::take() {
-  if (free_.size() == all_.size() && stackBytes_ != kernelStackBytes()) {
-    for (KernelStack* stack : all_) delete stack;
-    for (const Slab& slab : slabs_) ::munmap(slab.memory, slab.bytes);
-    all_.clear();
-    free_.clear();
-    slabs_.clear();
-    stackBytes_ = kernelStackBytes();
-  }
+  adoptSize();
   if (free_.empty()) addSlab();
   KernelStack* stack = free_.back();
   free_.pop_back();

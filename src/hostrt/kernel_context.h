@@ -41,6 +41,8 @@ class StackPool {
   StackPool(const StackPool&) = delete;
   StackPool& operator=(const StackPool&) = delete;
 
+  /// Has at least so many stacks.
+  void reserve(size_t stacks);
   /// The stack used last comes first. Throws std::bad_alloc.
   KernelStack* take();
   void give(KernelStack* stack) { free_.push_back(stack); }
@@ -53,6 +55,7 @@ class StackPool {
     size_t bytes;
   };
   void addSlab();
+  void adoptSize();
 
   std::vector<Slab> slabs_;
   std::vector<KernelStack*> all_;

@@ -1,5 +1,5 @@
-// What the sanitizers must know of fibers. Empty in ordinary builds. The file that switches is not itself
-// instrumented for threads: it touches what belongs to several CUDA threads.
+// What the sanitizers must know of fibers. Empty in ordinary builds. The files that switch are not themselves
+// instrumented (CMakeLists.txt says why).
 #pragma once
 
 #include <cstddef>
@@ -39,6 +39,8 @@ inline void unpoison(void*, size_t) {}
 #endif
 
 #if defined(TUTTI_KERNEL_TSAN)
+/// What CUDA threads share must be allocated by the OS thread: allocating counts as an access.
+constexpr bool kSeesThreads = true;
 inline void* currentFiber() { return __tsan_get_current_fiber(); }
 inline void* createFiber() { return __tsan_create_fiber(0); }
 inline void destroyFiber(void* fiber) { __tsan_destroy_fiber(fiber); }
@@ -47,6 +49,7 @@ inline void switchToFiber(void* fiber) { __tsan_switch_to_fiber(fiber, 1); }
 inline void acquire(void* address) { __tsan_acquire(address); }
 inline void release(void* address) { __tsan_release(address); }
 #else
+constexpr bool kSeesThreads = false;
 inline void* currentFiber() { return nullptr; }
 inline void* createFiber() { return nullptr; }
 inline void destroyFiber(void*) {}

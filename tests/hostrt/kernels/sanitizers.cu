@@ -28,6 +28,9 @@ class KernelSanitizers : public testing::Test {
 
 #if defined(__SANITIZE_THREAD__)
 
+/// Each process would otherwise wait for a second when it ends.
+extern "C" __attribute__((visibility("default"))) const char* __tsan_default_options() { return "atexit_sleep_ms=0"; }
+
 namespace {
 
 __global__ void neighbours(int* out, Fault fault) {
