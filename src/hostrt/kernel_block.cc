@@ -144,9 +144,8 @@ BlockRunner::BlockRunner() : fibers_(std::make_unique<Fiber[]>(kThreadsPerBlock)
 }
 
 BlockRunner::~BlockRunner() {
-  sanitizer::acquire(&tsanOrder_);
-  for (void* fiber : tsanFibers_)
-    if (fiber) sanitizer::destroyFiber(fiber);
+  for (uint32_t i = 0; i < kThreadsPerBlock; ++i)
+    if (fibers_[i].tsan) sanitizer::destroyFiber(fibers_[i].tsan);
   std::free(dynamicShared_);
 }
 
@@ -162,6 +161,7 @@ void BlockRunner::run(KernelRun& kernel, size_t block) {
   }
   *slots_.current = nullptr;
   isActive_.store(false, std::memory_order_relaxed);
+  sanitizer::acquire(&order_[1]);
   if (live_ > 0) abandon();
   if (stacks_.wereOverrun())
     failDevice(kernel.device, cudaErrorLaunchFailure,
@@ -174,6 +174,7 @@ void BlockRunner::run(KernelRun& kernel, size_t block) {
 void BlockRunner::prepare(KernelRun& kernel, size_t block) {
   const KernelLaunch& launch = kernel.launch;
   kernel_ = &kernel;
+  fault_ = &kernel.device.fault;
   slots_ = launch.twin->slots();
   prepareShared(launch.dynamicShared);
   const auto row = static_cast<unsigned>(block / launch.grid.x);
@@ -188,7 +189,6 @@ void BlockRunner::prepare(KernelRun& kernel, size_t block) {
   block_.dynamicSharedBytes = static_cast<uint32_t>(launch.dynamicShared);
   block_.multiprocessor = static_cast<uint32_t>(block % kMultiprocessors);
   threads_ = live_ = launch.threads();
-  if (sanitizer::kSeesThreads) stacks_.reserve(threads_);
   warps_ = (threads_ + kWarpSize - 1) / kWarpSize;
   readyWarps_ = pollingWarps_ = 0;
   for (uint32_t w = 0; w < warps_; ++w) {
@@ -202,8 +202,11 @@ void BlockRunner::prepare(KernelRun& kernel, size_t block) {
     barrier.arrived = 0;
     barrier.waiting.fill(0);
   }
-  for (uint32_t i = 0; i < threads_; ++i) fibers_[i].state.store(State::unstarted, std::memory_order_relaxed);
-  if (sanitizer::kSeesThreads) dealTsanFibers();
+  for (uint32_t i = 0; i < threads_; ++i) {
+    fibers_[i].state.store(State::unstarted, std::memory_order_relaxed);
+    fibers_[i].hasBegun = false;
+  }
+  if (sanitizer::kSeesThreads) prepareForThreadSanitizer();
   currentWarp_ = 0;
   patience_ = kPatience;
   idleRounds_ = sleepHint_ = 0;
@@ -211,16 +214,13 @@ void BlockRunner::prepare(KernelRun& kernel, size_t block) {
   isActive_.store(true, std::memory_order_relaxed);
 }
 
-void BlockRunner::dealTsanFibers() {
-  // Here and not when a thread begins: who makes a fiber is ordered before it.
-  const size_t count = threads_ + 1;
-  if (tsanFibers_.size() < count) tsanFibers_.resize(count);
-  ++tsanTurn_;
+void BlockRunner::prepareForThreadSanitizer() {
+  // Here and not when a thread begins: who makes a fiber, or allocates, is ordered before it.
   for (uint32_t i = 0; i < threads_; ++i) {
-    fibers_[i].tsan = (i + tsanTurn_) % count;
-    void*& fiber = tsanFibers_[fibers_[i].tsan];
-    if (!fiber) fiber = sanitizer::createFiber();
+    if (!fibers_[i].tsan) fibers_[i].tsan = sanitizer::createFiber();
+    if (!fibers_[i].stack) fibers_[i].stack = stacks_.take();
   }
+  sanitizer::release(&order_[0]);
 }
 
 void BlockRunner::prepareShared(size_t bytes) {
@@ -235,23 +235,25 @@ void BlockRunner::prepareShared(size_t bytes) {
 void BlockRunner::abandon() {
   for (uint32_t i = 0; i < threads_; ++i) {
     Fiber& fiber = fibers_[i];
-    if (!fiber.stack) continue;
+    if (!fiber.hasBegun || fiber.state.load(std::memory_order_relaxed) == State::ended) continue;
     sanitizer::unpoison(fiber.stack->bottom, fiber.stack->bytes);
-    stacks_.give(std::exchange(fiber.stack, nullptr));
-    if (!sanitizer::kSeesThreads) continue;
-    void*& tsan = tsanFibers_[fiber.tsan];
-    sanitizer::switchToFiber(tsan);
-    sanitizer::release(&tsanOrder_);
-    sanitizer::switchToFiber(mainFiber_);
-    sanitizer::destroyFiber(std::exchange(tsan, nullptr));
+    if (sanitizer::kSeesThreads) {
+      sanitizer::switchToFiber(fiber.tsan);
+      sanitizer::release(&order_[1]);
+      sanitizer::switchToFiber(mainFiber_);
+      sanitizer::destroyFiber(std::exchange(fiber.tsan, nullptr));
+    } else {
+      stacks_.give(std::exchange(fiber.stack, nullptr));
+    }
   }
+  sanitizer::acquire(&order_[1]);
   live_ = 0;
 }
 
 bool BlockRunner::prepareStack(Fiber& fiber) {
-  if (fiber.stack) return true;
+  if (fiber.hasBegun) return true;
   try {
-    fiber.stack = stacks_.take();
+    if (!fiber.stack) fiber.stack = stacks_.take();
   } catch (const std::bad_alloc&) {
     failDevice(kernel_->device, cudaErrorMemoryAllocation,
                fmt::format("kernel {}: no memory for the stack of a thread", kernel_->launch.name));
@@ -272,11 +274,12 @@ void BlockRunner::begin(Fiber& fiber) {
   fiber.polls = 0;
   fiber.note = nullptr;
   fiber.noteValue = 0;
+  fiber.hasBegun = true;
 }
 
 void BlockRunner::end(Fiber& fiber) {
   sanitizer::release(&kernel_->order[1]);
-  sanitizer::release(&tsanOrder_);
+  sanitizer::release(&order_[1]);
   fiber.state.store(State::ended, std::memory_order_relaxed);
   warpStates_[fiber.warp].ended |= bit(fiber.lane);
   --live_;
@@ -295,7 +298,7 @@ void BlockRunner::setCurrent(Fiber& fiber) {
 void BlockRunner::goTo(Fiber& to, Context& from, void** fakeStack) {
   setCurrent(to);
   sanitizer::startSwitch(fakeStack, to.stack->bottom, to.stack->bytes);
-  if (sanitizer::kSeesThreads) sanitizer::switchToFiber(tsanFibers_[to.tsan]);
+  sanitizer::switchToFiber(to.tsan);
   switchContext(from, to.context);
   sanitizer::finishSwitch(fakeStack ? *fakeStack : nullptr, nullptr, nullptr);
 }
@@ -316,15 +319,19 @@ void BlockRunner::runFibers() {
   for (;;) {
     Fiber& fiber = *running_;
     sanitizer::acquire(&kernel_->order[0]);
+    sanitizer::acquire(&order_[0]);
     kernel_->launch.twin->invoke(kernel_->launch.arguments.data());
     end(fiber);
     Fiber* next = pick();
+    if (sanitizer::kSeesThreads) {  // every thread has its own stack
+      if (!next || !prepareStack(*next)) leave(fiber);
+      goTo(*next, fiber.context, nullptr);
+    }
     KernelStack* stack = std::exchange(fiber.stack, nullptr);
-    if (next && !next->stack) {
+    if (next && !next->hasBegun) {
       next->stack = stack;
       begin(*next);
       setCurrent(*next);
-      if (sanitizer::kSeesThreads) sanitizer::switchToFiber(tsanFibers_[next->tsan]);
       continue;
     }
     stacks_.give(stack);  // nobody takes it before the switch
@@ -362,7 +369,7 @@ BlockRunner::Fiber* BlockRunner::takeReady(uint32_t w) {
 }
 
 BlockRunner::Fiber* BlockRunner::pick() {
-  while (live_ > 0 && !kernel_->isCancelled()) {
+  while (live_ > 0 && fault_->load(std::memory_order_relaxed) == cudaSuccess) {
     if (patience_ == 0) mergePolling();  // a warp that talks to itself must not starve the others
     if (patience_ > 0 && warpStates_[currentWarp_].ready) {
       --patience_;
@@ -586,6 +593,8 @@ void BlockRunner::reportDeadlock() {
   failDevice(kernel_->device, cudaErrorLaunchFailure,
              fmt::format("kernel {} is deadlocked: no thread of the block can go on\n{}",
                          kernel_->launch.name, text));
+  sanitizer::release(&kernel_->order[1]);
+  sanitizer::release(&order_[1]);
 }
 
 }  // namespace tutti::hostrt

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/kernel_shim/abi.h"
+#include "hostrt/api.h"
 #include "hostrt/kernel_context.h"
 #include "hostrt/kernel_limits.h"
 
@@ -40,7 +41,8 @@ class BlockRunner {
     KernelStack* stack = nullptr;
     Context context;
     void* fakeStack = nullptr;  // of AddressSanitizer
-    size_t tsan = 0;            // which of tsanFibers_
+    void* tsan = nullptr;       // of ThreadSanitizer; kept from block to block, and its stack with it
+    bool hasBegun = false;
     // For reports: read by other threads.
     std::atomic<State> state{State::unstarted};
     std::atomic<const char*> file{nullptr};
@@ -83,7 +85,7 @@ class BlockRunner {
   void prepareShared(size_t bytes);
   /// After a failure: threads that did not end are forgotten, with what stands on their stacks.
   void abandon();
-  void dealTsanFibers();
+  void prepareForThreadSanitizer();
   void mergePolling();
   void stand(Fiber& fiber, State state, const shim::Place& place);
   /// Lets others run; returns when the fiber's turn comes. Never returns when the block has ended.
@@ -92,7 +94,7 @@ class BlockRunner {
   Fiber* takeReady(uint32_t warp);
   /// All threads that could run poll: other OS threads get the processor.
   void idle();
-  /// False when there is no memory for its stack.
+  /// Begins the thread unless it has. False when there is no memory for its stack.
   bool prepareStack(Fiber& fiber);
   void begin(Fiber& fiber);
   void end(Fiber& fiber);
@@ -109,6 +111,7 @@ class BlockRunner {
 
   shim::Block block_{};
   KernelRun* kernel_ = nullptr;
+  const std::atomic<cudaError_t>* fault_ = nullptr;  // of the device
   std::atomic<bool> isActive_{false};
   shim::Slots slots_{};  // of the running kernel's module
   std::unique_ptr<Fiber[]> fibers_;
@@ -125,11 +128,9 @@ class BlockRunner {
   std::array<Warp, 32> warpStates_;
   std::array<Barrier, 16> barriers_;
   Fiber* running_ = nullptr;
-  // Of ThreadSanitizer. One more than threads, dealt anew for each block, so that blocks that follow each other here
-  // are not taken for the same threads.
-  std::vector<void*> tsanFibers_;
-  size_t tsanTurn_ = 0;
-  char tsanOrder_ = 0;  // what threads did comes before the runner's end
+  // For ThreadSanitizer: what came before the block, and what its threads did. Blocks that follow each other
+  // on an OS thread are ordered, as they use the same memory for what is __shared__.
+  char order_[2] = {};
   StackPool stacks_;
   void* dynamicShared_ = nullptr;  // exactly as long as asked for, so that AddressSanitizer sees overruns
   size_t dynamicSharedBytes_ = 0;

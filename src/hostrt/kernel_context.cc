@@ -201,11 +201,6 @@ void StackPool::adoptSize() {
   stackBytes_ = kernelStackBytes();
 }
 
-void StackPool::reserve(size_t stacks) {
-  adoptSize();
-  while (all_.size() < stacks) addSlab();
-}
-
 KernelStack* StackPool::take() {
   adoptSize();
   if (free_.empty()) addSlab();

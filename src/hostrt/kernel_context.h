@@ -41,8 +41,6 @@ class StackPool {
   StackPool(const StackPool&) = delete;
   StackPool& operator=(const StackPool&) = delete;
 
-  /// Has at least so many stacks.
-  void reserve(size_t stacks);
   /// The stack used last comes first. Throws std::bad_alloc.
   KernelStack* take();
   void give(KernelStack* stack) { free_.push_back(stack); }

@@ -69,7 +69,7 @@ __global__ void manyAtomics(int* ints, unsigned* wraps, float* floats, unsigned 
   atomicAdd(floats, 0.5f);
   atomicAdd(longs, 1ull << 33);
   atomicAdd(doubles, 0.25);
-  int seen = ints[5];
+  const int seen = atomicAdd(&ints[5], 0);
   for (int expected = 0; atomicCAS(&ints[6], expected, expected + 1) != expected; ++expected) {
   }
   if (atomicExch(&ints[5], i) == seen) return;

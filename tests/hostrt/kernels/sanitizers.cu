@@ -2,6 +2,7 @@
 // passes.
 #include <cstdlib>
 
+#include "base/kernel_shim/kernel_shim.h"
 #include "hostrt/kernels/support.cuh"
 
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
@@ -58,15 +59,24 @@ __global__ void warpNeighbours(int* out, Fault fault) {
   out[threadIdx.x] = values[31 - threadIdx.x];
 }
 
+/// All blocks are there at once, on OS threads of their own, and not ordered by that.
+__device__ void meet(int* arrived) {
+  __atomic_fetch_add(arrived, 1, __ATOMIC_RELAXED);
+  while (tutti::shim::loadRelaxed(arrived) < static_cast<int>(gridDim.x)) __nanosleep(100);
+}
+
 __global__ void countInBlocks(int* counter, Fault fault) {
+  meet(counter + 1);
   if (fault == Fault::none) atomicAdd(counter, 1);
   else *counter += 1;
 }
 
 __global__ void lastBlockReads(int* data, int* arrived, int* out, Fault fault) {
+  meet(arrived + 10);
   data[blockIdx.x] = static_cast<int>(blockIdx.x);
   if (fault == Fault::none) __threadfence();
-  const int ticket = fault == Fault::none ? atomicAdd(arrived, 1) : static_cast<int>(gridDim.x) - 1;
+  // Without the fence the counter must not order either.
+  const int ticket = fault == Fault::none ? atomicAdd(arrived, 1) : __atomic_fetch_add(arrived, 1, __ATOMIC_RELAXED);
   if (ticket == static_cast<int>(gridDim.x) - 1)
     for (unsigned i = 0; i < gridDim.x; ++i) *out += data[i];
 }
@@ -80,6 +90,7 @@ void expectRaceIsFound(const Launch& launch) {
 int* memory() {
   int* out = nullptr;
   cudaMalloc(&out, 256 * sizeof(int));
+  cudaMemset(out, 0, 256 * sizeof(int));
   return out;
 }
 
