@@ -42,7 +42,7 @@ struct Block {
 template <size_t kBytes>
 __global__ void copyArgument(Block<kBytes> argument, int tail, Block<kBytes>* out, int* outTail) {
   for (size_t i = threadIdx.x; i < kBytes; i += blockDim.x) out->bytes[i] = argument.bytes[i];
-  *outTail = tail;
+  if (threadIdx.x == 0) *outTail = tail;
 }
 
 struct alignas(32) Aligned {
