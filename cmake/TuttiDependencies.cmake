@@ -10,6 +10,9 @@ find_library(TUTTI_PUGIXML_STATIC NAMES libpugixml.a REQUIRED)
 add_library(tutti_pugixml INTERFACE)
 target_link_libraries(tutti_pugixml INTERFACE ${TUTTI_PUGIXML_STATIC})
 
+# JSON for Modern C++: only its headers, in one source of base.
+find_path(TUTTI_JSON_INCLUDE nlohmann/json.hpp REQUIRED)
+
 # Highway: only its headers. Its dispatcher lives in a shared library, ours in executor/host/simd.
 find_path(TUTTI_HIGHWAY_INCLUDE hwy/highway.h REQUIRED)
 

@@ -94,7 +94,8 @@ typedef struct tuttiPlan {
   int maxChannels; /* that the communicator has */
 } tuttiPlan_t;
 
-#define TUTTI_PLAN_INITIALIZER {sizeof(tuttiPlan_t), "", "", "", 0, 0, 0, 0, 0}
+#define TUTTI_PLAN_INITIALIZER \
+  { sizeof(tuttiPlan_t), "", "", "", 0, 0, 0, 0, 0 }
 
 /* Says which algorithms, protocols and number of channels later calls on the communicator may use, in the
  * place of NCCL_ALGO, NCCL_PROTO and the library's own choice.

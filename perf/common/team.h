@@ -11,8 +11,9 @@ class ThreadBarrier {
  public:
   explicit ThreadBarrier(int threads) : threads_(threads) {}
 
-  /// False when the barrier was broken, before or while waiting.
-  bool wait() {
+  /// False when the barrier was broken, before or while waiting. `asleep`: for threads that have long to wait
+  /// and must not disturb what others measure meanwhile.
+  bool wait(bool asleep = false) {
     const unsigned phase = phase_.load(std::memory_order_acquire);
     if (broken_.load(std::memory_order_acquire)) return false;
     if (arrived_.fetch_add(1, std::memory_order_acq_rel) + 1 == threads_) {
@@ -22,7 +23,7 @@ class ThreadBarrier {
       return !broken_.load(std::memory_order_acquire);
     }
     for (int spin = 0; phase_.load(std::memory_order_acquire) == phase; ++spin) {
-      if (spin < kYields)
+      if (spin < kYields && !asleep)
         std::this_thread::yield();
       else
         phase_.wait(phase, std::memory_order_acquire);

@@ -2,7 +2,7 @@
 
 # Those that the promise "a minute each" is about, and those that are soon through with their small formats.
 long_fuzzers="handshake environment config_file msccl_xml"
-short_fuzzers="control frames unique_id ras topology_xml graph_xml"
+short_fuzzers="algorithm_json algorithm_file control frames unique_id ras topology_xml graph_xml tuning_file"
 
 # All in parallel on all processors. FUZZ_SECONDS: for each of the long ones (60). What crashes lies in
 # build/test-logs/fuzz.

@@ -48,10 +48,11 @@ END
   chmod +x "$ns_folder/agent"
 }
 
-# ns_mpirun ARGUMENTS...: six ranks, two on each host. ns_limit: seconds (120).
+# ns_mpirun ARGUMENTS...: six ranks (ns_ranks), two on each host (at most ns_slots). ns_limit: seconds (120); ns_map: "node"
+# deals ranks out to the hosts in turn.
 ns_mpirun() {
-  TMPDIR=$ns_folder timeout -k 5 "${ns_limit:-120}" ip netns exec "$ns_prefix-switch" mpirun --allow-run-as-root --bind-to none --map-by slot -np 6 \
-    --host 10.77.0.1:2,10.77.0.2:2,10.77.0.3:2 --mca plm_rsh_agent "$ns_folder/agent" --mca plm_rsh_no_tree_spawn 1 \
+  TMPDIR=$ns_folder timeout -k 5 "${ns_limit:-120}" ip netns exec "$ns_prefix-switch" mpirun --allow-run-as-root --bind-to none --map-by "${ns_map:-slot}" -np "${ns_ranks:-6}" \
+    --host "10.77.0.1:${ns_slots:-2},10.77.0.2:${ns_slots:-2},10.77.0.3:${ns_slots:-2}" --mca plm_rsh_agent "$ns_folder/agent" --mca plm_rsh_no_tree_spawn 1 \
     --mca oob_tcp_if_include 10.77.0.0/24 --mca btl_tcp_if_include 10.77.0.0/24 --mca btl self,tcp --mca pml ob1 "$@"
 }
 
@@ -104,7 +105,7 @@ shaped_links() {
   needs_release
   ns_up || return $?
   algorithm=$(ns_mpirun -x NCCL_DEBUG=INFO -x NCCL_DEBUG_SUBSYS=TUNING "$release/bin/all_reduce_perf" -b 64M -e 64M -n 1 2>&1 |
-    sed -n 's/.*: algorithm \([a-z]*\),.*/\1/p' | head -n 1)
+    sed -n 's/.*: algorithm \([a-z_/]*\),.*/\1/p' | head -n 1)
   echo "+ algorithm: $algorithm"
   for rate in 1gbit 5gbit; do
     ns_shape $rate
@@ -119,7 +120,7 @@ shaped_links() {
     python3 - "$rate" "$links" "$buses" "$algorithm" <<'END'
 import statistics, sys
 rate, links, buses = sys.argv[1], [float(x) / 8e9 for x in sys.argv[2].split()], [float(x) for x in sys.argv[3].split()]
-onLinks = {"ring": 2 * 5 / 6, "hierarchical": 2 * 2 / 3}[sys.argv[4]]  # 6 ranks on 3 hosts
+onLinks = 2 * 2 / 3 if sys.argv[4].startswith("hierarchical") else 2 * 5 / 6  # 6 ranks on 3 hosts
 link, bus = statistics.median(links), statistics.median(buses)
 wire = bus / (2 * 5 / 6) * onLinks
 for name, values in ("iperf3", links), ("AllReduce (busbw)", buses):

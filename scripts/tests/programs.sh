@@ -114,3 +114,13 @@ large_counts() {
   NCCL_ALGO=ring right "$release/bin/all_reduce_perf" -b $count -e $count -d uint8 -o max -g 2 -n 1 -w 0
   right "$release/bin/sendrecv_perf" -b $count -e $count -d int8 -g 2 -n 1 -w 0
 }
+
+# proved RANKS: every algorithm, collective and root on 1 .. RANKS ranks, and 4096 ranks where one stands for all.
+proved() {
+  needs_release
+  "$release/bin/tutti-sim" --verify-all --max-ranks "$1" --symmetric-ranks 4096 > "$logs/proofs-$1.txt" || return 1
+  tail -n 1 "$logs/proofs-$1.txt"
+  echo "# summary: $(tail -n 1 "$logs/proofs-$1.txt")"
+}
+proofs() { proved 20; }
+proofs_64() { proved 64; }

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "algorithms/registry.h"
+#include "base/text.h"
 
 namespace tutti {
 namespace {
@@ -97,25 +98,6 @@ bool isNameOfNccl(std::string_view name) {
   return std::ranges::find(kNamesOfNccl, name) != kNamesOfNccl.end();
 }
 
-std::string lowerTrimmed(std::string_view text) {
-  const size_t first = text.find_first_not_of(" \t");
-  if (first == std::string_view::npos) return {};
-  std::string result(text.substr(first, text.find_last_not_of(" \t") - first + 1));
-  for (char& c : result)
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-  return result;
-}
-
-std::vector<std::string_view> splitAt(std::string_view text, char separator) {
-  std::vector<std::string_view> pieces;
-  for (size_t from = 0; from <= text.size();) {
-    const size_t end = std::min(text.find(separator, from), text.size());
-    pieces.push_back(text.substr(from, end - from));
-    from = end + 1;
-  }
-  return pieces;
-}
-
 Result<ChoiceFilter::List> ChoiceFilter::parseList(std::string_view text, const Words& words) {
   List list;
   std::string names = lowerTrimmed(text);
@@ -157,13 +139,23 @@ Status ChoiceFilter::read(std::string_view text, const Words& words) {
   return Status::ok();
 }
 
+const ChoiceFilter::List* ChoiceFilter::listFor(Collective collective) const {
+  if (const auto own = own_.find(collective); own != own_.end()) return &own->second;
+  return hasGeneral_ && !needsOwnList(collective) ? &general_ : nullptr;
+}
+
+bool ChoiceFilter::List::has(std::string_view name) const {
+  return std::ranges::any_of(names, [&](const std::string& word) { return standsFor(word, name); });
+}
+
 bool ChoiceFilter::allows(Collective collective, std::string_view name) const {
-  const auto own = own_.find(collective);
-  if (own == own_.end() && (!hasGeneral_ || needsOwnList(collective))) return true;
-  const List& list = own == own_.end() ? general_ : own->second;
-  const bool listed =
-      std::ranges::any_of(list.names, [&](const std::string& word) { return standsFor(word, name); });
-  return listed != list.inverted;
+  const List* list = listFor(collective);
+  return list == nullptr || list->has(name) != list->inverted;
+}
+
+bool ChoiceFilter::demands(Collective collective, std::string_view name) const {
+  const List* list = listFor(collective);
+  return list != nullptr && !list->inverted && list->has(name);
 }
 
 Result<AlgorithmFilter> AlgorithmFilter::parse(std::string_view text, std::span<const std::string> more,

@@ -41,6 +41,8 @@ class ChoiceFilter {
  public:
   /// A name also stands for those that continue it after a slash: hierarchical for hierarchical/ring/ring.
   bool allows(Collective collective, std::string_view name) const;
+  /// True where the list that counts for the collective has the name, and does not exclude it.
+  bool demands(Collective collective, std::string_view name) const;
   /// "NCCL_ALGO=ring"; what errors begin with.
   std::string describe() const { return variable_ + text_; }
   bool empty() const { return !hasGeneral_ && own_.empty(); }
@@ -58,8 +60,12 @@ class ChoiceFilter {
   struct List {
     bool inverted = false;
     std::set<std::string, std::less<>> names;
+    bool has(std::string_view name) const;
   };
   static Result<List> parseList(std::string_view text, const Words& words);
+
+  /// The list that counts for the collective; null: none does.
+  const List* listFor(Collective collective) const;
 
   std::string variable_;
   std::string text_;
@@ -86,9 +92,5 @@ class ProtocolFilter : public ChoiceFilter {
 /// True for a word that names an algorithm of NCCL, which may not exist here: a setting made for NCCL is no
 /// typo.
 bool isNameOfNccl(std::string_view name);
-/// Text in lower case, without spaces and tabs around it.
-std::string lowerTrimmed(std::string_view text);
-/// The pieces between separators; one empty piece for an empty text.
-std::vector<std::string_view> splitAt(std::string_view text, char separator);
 
 }  // namespace tutti

@@ -28,6 +28,13 @@ CandidateSet CandidateSet::shipped() {
   return set;
 }
 
+std::shared_ptr<const CandidateSet> CandidateSet::sharedShipped() {
+  // Never destroyed, as choices point into it.
+  static const auto& kShipped =
+      *new std::shared_ptr<const CandidateSet>(std::make_shared<const CandidateSet>(shipped()));
+  return kShipped;
+}
+
 Status CandidateSet::add(Candidate candidate) {
   if (find(candidate.name) != nullptr)
     return invalidUsage("there is an algorithm \"{}\" already", candidate.name);

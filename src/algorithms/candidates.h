@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <limits>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -26,6 +27,12 @@ struct Candidate {
   /// Calls outside this range of sizes (of the whole vector) are not for it. Only of algorithms from files.
   size_t minBytes = 0;
   size_t maxBytes = std::numeric_limits<size_t>::max();
+  int32_t onlyRoot = -1;  // the only root that it is for; -1: any
+  /// Which calls it is right for. Where not for both, it is used only where the user names it: whether a call
+  /// is in place is each rank's own, and all ranks must choose alike.
+  bool inPlace = true;
+  bool outOfPlace = true;
+  std::string file;          // that it comes from; empty: shipped
   bool preferred = false;    // goes before predictions where it can run a call (an algorithm from a file)
   bool takesBlocks = false;  // see ScheduleRequest::blocks
   const Algorithm* shipped = nullptr;
@@ -38,6 +45,7 @@ struct Candidate {
   /// question.
   bool implements(Collective collective, int32_t ranks) const;
   Result<Schedule> schedule(const ScheduleRequest& request) const;
+  bool forAllCalls() const { return inPlace && outOfPlace; }
 };
 
 /// An ordered set of candidates; among equal prices the first wins, so all ranks must have the same order.
@@ -46,6 +54,8 @@ class CandidateSet {
  public:
   /// The algorithms of the registry.
   static CandidateSet shipped();
+  /// The same, made once for the process: what communicators without algorithms of their own share.
+  static std::shared_ptr<const CandidateSet> sharedShipped();
 
   /// Error (invalidUsage): there is one of that name.
   Status add(Candidate candidate);

@@ -58,14 +58,14 @@ CostForm ringForm(const FormInput& in) {
   const double p = in.p;
   switch (in.collective) {
     case Collective::allReduce:
-      return acrossHosts(messageForm(2 * (p - 1), 2 * in.share, in.share, 6 * (p - 1), 1 / p), 2 * in.hosts,
+      return acrossHosts(messageForm(2 * (p - 1), 2 * in.share, in.share, 6 * p - 4, 1 / p), 2 * in.hosts,
                          2 * in.share);
     case Collective::allGather:
-      return acrossHosts(messageForm(p - 1, in.share, 0, 3 * (p - 1), 1 / p), in.hosts, in.share);
+      return acrossHosts(messageForm(p - 1, in.share, 0, 3 * p, 1 / p), in.hosts, in.share);
     case Collective::reduceScatter:
-      return acrossHosts(messageForm(p - 1, in.share, in.share, 3 * (p - 1), 1 / p), in.hosts, in.share);
+      return acrossHosts(messageForm(p - 1, in.share, in.share, 3 * p - 1, 1 / p), in.hosts, in.share);
     default: {
-      CostForm form = messageForm(p - 1, 1, in.collective == Collective::reduce ? 1 : 0, 3 * (p - 1), 1);
+      CostForm form = messageForm(p - 1, 1, in.collective == Collective::reduce ? 1 : 0, 3 * p - 1, 1);
       form.stages = p - 1;
       return acrossHosts(form, in.hosts - 1, 1);
     }
@@ -88,7 +88,8 @@ CostForm treeForm(const FormInput& in) {
 /// Ranks beyond a power of two fold into others before and after. ReduceScatter: recursive halving.
 CostForm doublingForm(const FormInput& in) {
   if (in.collective != Collective::allReduce)
-    return acrossHosts(messageForm(in.levels, in.share, gathersOnly(in) ? 0 : in.share, 4 * (in.p - 1), 0.5),
+    return acrossHosts(messageForm(in.levels, in.share, gathersOnly(in) ? 0 : in.share,
+                                   gathersOnly(in) ? 4 * in.p - 2 : 5 * (in.p - 1), 0.5),
                        in.levelsBetween(), in.local() * in.shareBetween());
   const bool folds = !onPowerOfTwo(in);
   const double rounds = std::log2(in.core) + (folds ? 2 : 0);
@@ -105,7 +106,7 @@ CostForm rabenseifnerForm(const FormInput& in) {
   const double share = (in.core - 1) / in.core;
   const double fold = folds ? 1 : 0;
   const CostForm form = messageForm(2 * std::log2(in.core) + 2 * fold, 2 * share + fold, share + fold,
-                                    8 * in.core + 8 * (in.p - in.core), folds ? 1 : 0.5);
+                                    9 * (in.core - 1) + 9 * (in.p - in.core), folds ? 1 : 0.5);
   return acrossHosts(folds ? approximately(form) : form, 2 * in.levelsBetween() + 2 * fold,
                      in.local() * 2 * in.shareBetween());
 }
@@ -119,18 +120,20 @@ CostForm circulantForm(const FormInput& in) {
   switch (in.collective) {
     case Collective::allReduce:
       return acrossHosts(
-          messageForm(2 * in.levels, 2 * in.share, in.share, 8 * (p - 1), std::floor(p / 2) / p),
+          messageForm(2 * in.levels, 2 * in.share, in.share, 9 * (p - 1), std::floor(p / 2) / p),
           2 * in.levelsBetween(), 2 * farSent);
     case Collective::allGather:
-      return acrossHosts(messageForm(in.levels, in.share, 0, 4 * (p - 1), std::floor(p / 2) / p),
+      return acrossHosts(messageForm(in.levels, in.share, 0, 4 * p - 2, std::floor(p / 2) / p),
                          in.levelsBetween(), farSent);
     case Collective::reduceScatter:
-      return acrossHosts(messageForm(in.levels, in.share, in.share, 4 * (p - 1), std::floor(p / 2) / p),
+      return acrossHosts(messageForm(in.levels, in.share, in.share, 5 * (p - 1), std::floor(p / 2) / p),
                          in.levelsBetween(), farSent);
     default: {
       const double rounds = in.blocks - 1 + in.levels;
       CostForm form = messageForm(rounds, rounds / in.blocks, 0, 4 * (p - 1), 1 / in.blocks);
-      form.exactSent = false;  // the busiest rank sends in every round at most
+      // Blocks do not wait for each other everywhere: the certificate's chain is shorter. And the busiest
+      // rank sends in every round at most.
+      form.exactRounds = form.exactSent = false;
       if (in.collective == Collective::reduce) form.reduced = form.serial;
       return acrossHosts(form, rounds, in.local());
     }
@@ -146,11 +149,22 @@ CostForm patForm(const FormInput& in) {
     rounds += std::ceil(blocks / kPatBlocks);
     missing -= blocks;
   }
-  const CostForm form = messageForm(rounds, in.share, gathersOnly(in) ? 0 : in.share, 4 * (in.p - 1),
+  const CostForm form = messageForm(rounds, in.share, gathersOnly(in) ? 0 : in.share,
+                                    gathersOnly(in) ? 4 * in.p - 2 : 5 * (in.p - 1),
                                     std::min(kPatBlocks, std::floor(in.p / 2)) / in.p);
   // How rounds overlap once messages are cut is the schedule's matter.
   return acrossHosts(in.p > 2 * kPatBlocks ? approximately(form) : form, in.levelsBetween(),
                      in.shareBetween());
+}
+
+/// Messages in a row in a binomial tree of p ranks. The largest subtree is served first; a parent's next
+/// message leaves before the one before it has arrived, half a message later (LogP; Culler et al. 1993,
+/// section 3).
+double binomialRounds(double p) {
+  if (p <= 2) return p - 1;
+  const double half = std::exp2(std::ceil(std::log2(p)) - 1);
+  if (2 * half == p) return std::log2(p);
+  return std::max(1 + binomialRounds(p - half), 0.5 + std::log2(half));
 }
 
 /// Binomial trees (Thakur et al. 2005, section 4; MPICH): everything in each of ceil(log2 p) rounds; Gather
@@ -159,24 +173,26 @@ CostForm binomialForm(const FormInput& in) {
   const double far = (in.p - in.local()) / in.p;
   switch (in.collective) {
     case Collective::broadcast: {
-      CostForm form = messageForm(in.levels, in.levels, 0, 4 * (in.p - 1), 1);
-      form.exactSent = onPowerOfTwo(in);
-      return acrossHosts(form, in.levelsBetween(), in.levelsBetween());
+      CostForm form = messageForm(binomialRounds(in.p), in.levels, 0, 4 * (in.p - 1), 1);
+      form.exactRounds = form.exactSent = onPowerOfTwo(in);
+      return acrossHosts(form, binomialRounds(in.hosts), in.levelsBetween());
     }
     case Collective::reduce: {
-      CostForm form = messageForm(in.levels, 1, in.levels, 5 * (in.p - 1), 1);
+      CostForm form = messageForm(binomialRounds(in.p), 1, in.levels, 5 * (in.p - 1), 1);
       form.serial = in.levels;
-      return acrossHosts(form, in.levelsBetween(), in.levelsBetween());
+      form.exactRounds = onPowerOfTwo(in);
+      return acrossHosts(form, binomialRounds(in.hosts), in.levelsBetween());
     }
     case Collective::gather: {
       CostForm form = approximately(messageForm(in.levels, 0.5, 0, 2 * in.levels, 0.5));
       form.serial = in.share;
-      form.exactRounds = true;
+      form.exactRounds = onPowerOfTwo(in);
       form.exactSent = onPowerOfTwo(in) && in.p > 2;
       return acrossHosts(form, in.levelsBetween(), far);
     }
     default: {
       CostForm form = messageForm(in.levels, in.share, 0, 2 * in.levels, 0.5);
+      form.exactRounds = onPowerOfTwo(in);
       return acrossHosts(form, in.levelsBetween(), far);
     }
   }
@@ -199,14 +215,19 @@ CostForm spreadForm(const FormInput& in) {
                               all ? 4 * (in.p - 1) + 2 : 4 * in.share + 2 / in.p, 1 / in.p);
   form.serial = in.share;
   form.extraMessages = in.p - 2;
+  form.extraBetween = in.hosts > 1 ? std::max(0.0, in.p - in.local() - 1) : 0;
+  // A root sends, or receives, the others' messages; where all talk to all, each does both.
+  if (!all) {
+    form.extraMessages /= 2;
+    form.extraBetween /= 2;
+  }
   const double far = (in.p - in.local()) / in.p;
   return acrossHosts(form, in.hosts > 1 ? 1 : 0, all ? in.local() * far : far);
 }
 
-/// One exchange a round: p - 1 rounds.
+/// One exchange a round: p rounds, in one of which a rank meets itself.
 CostForm pairwiseForm(const FormInput& in) {
-  if (in.collective != Collective::allToAll) return spreadForm(in);
-  const CostForm form = messageForm(in.p - 1, in.share, 0, 4 * (in.p - 1) + 2, 1 / in.p);
+  const CostForm form = messageForm(in.p > 2 ? in.p : 1, in.share, 0, 4 * (in.p - 1) + 2, 1 / in.p);
   return acrossHosts(form, in.p - in.local(), in.local() * (in.p - in.local()) / in.p);
 }
 
@@ -230,7 +251,7 @@ CostForm bruckForm(const FormInput& in) {
 CostForm hierarchicalForm(const FormInput& in) {
   const double share = in.shareBetween();
   CostForm form = messageForm(2 * in.hosts, 2 * share, share, 0, 1 / in.hosts / in.local());
-  form.exactSent = false;
+  form.exactRounds = form.exactSent = false;
   return acrossHosts(form, 2 * in.hosts - 2, 2 * share);
 }
 

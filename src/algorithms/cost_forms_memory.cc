@@ -61,6 +61,7 @@ CostForm directForm(const FormInput& in) {
       break;
   }
   form.fixed = kNegotiationSeconds;
+  form.negotiations = 1;
   return form;
 }
 

@@ -49,21 +49,26 @@ double secondsOf(const CostForm& form, const CostQuery& query, const TwoLevelCos
   const double memory = form.traffic * n * in.hostByte;
   if (form.barriers > 0) {
     const double barrier = in.signal + (p - 2) * in.perPeer;
-    return costs.call + form.fixed + form.barriers * barrier + std::max(form.own * n * in.coreByte, memory);
+    return costs.call + form.fixed + (form.barriers + form.negotiations) * barrier +
+           std::max(form.own * n * in.coreByte, memory);
   }
   const double slices = slicesOf(form, query, in.sliceBytes);
   const double roundsInside = form.rounds - form.roundsBetween;
-  const double first = roundsInside * in.alpha + form.roundsBetween * out.alpha;
+  const bool rooted = hasRoot(query.collective);
+  const double first = (rooted ? in.rooted : 1) * roundsInside * in.alpha +
+                       (rooted ? out.rooted : 1) * form.roundsBetween * out.alpha;
   if (form.stages > 0) {
     const double host = form.hostSent * n / slices * out.beta;
     const double stage = first / form.rounds + std::max(n / slices * form.perStage * (in.beta + gamma), host);
-    return costs.call + std::max((form.stages - 1 + slices) * stage, memory);
+    const double further = costs.asynchronous ? stage - first / form.rounds : stage;
+    return costs.call + std::max(form.stages * stage + (slices - 1) * further, memory);
   }
   const double further = roundsInside * in.sliceAlpha + form.roundsBetween * out.sliceAlpha;
   const double links = std::max(form.serial * n * in.beta + form.reduced * n * gamma,
                                 form.hostSent * n * out.beta + form.reduced * n * gamma);
-  return costs.call + form.fixed + first + (slices - 1) * further + form.extraMessages * in.perPeer +
-         std::max(links, memory);
+  return costs.call + form.fixed + first + (slices - 1) * further +
+         (form.extraMessages - form.extraBetween) * (rooted ? in.rooted : 1) * in.perPeer +
+         form.extraBetween * (rooted ? out.rooted : 1) * out.perPeer + std::max(links, memory);
 }
 
 int32_t blocksOf(const CostQuery& query, const TwoLevelCosts& costs) {
@@ -83,7 +88,7 @@ int32_t blocksOf(const CostQuery& query, const TwoLevelCosts& costs) {
 /// One kind of message for all: no host's link counts apart.
 TwoLevelCosts oneLevel(const CostParameters& costs, int32_t channels) {
   const CostParameters ofAll = forChannels(costs, channels);
-  TwoLevelCosts both{ofAll, ofAll, 0};
+  TwoLevelCosts both{ofAll, ofAll};
   both.between.beta = 0;
   return both;
 }
@@ -99,29 +104,48 @@ CostParameters forChannels(CostParameters costs, int32_t channels) {
   return costs;
 }
 
+CostParameters crowded(CostParameters costs) {
+  // The further flags of a barrier are mostly there when the first is.
+  constexpr double kOfFurtherFlags = 0.25;
+  costs.alpha += costs.switching;
+  costs.signal += costs.switching;
+  costs.perPeer += kOfFurtherFlags * costs.switching;
+  costs.switching = 0;
+  return costs;
+}
+
 CostParameters sharedMemoryCosts() {
   CostParameters costs;
-  costs.alpha = 0.45e-6;
-  costs.beta = 1 / 12e9;
-  costs.gamma = 1 / 40e9;
-  costs.signal = 0.15e-6;
-  costs.perPeer = 0.04e-6;
-  costs.coreByte = 1 / 38e9;
-  costs.hostByte = 1 / 77e9;
+  costs.alpha = 0.5e-6;
+  costs.beta = 1 / 6e9;
+  costs.gamma = 1 / 20e9;
+  costs.signal = 0.25e-6;
+  costs.perPeer = 0.12e-6;
+  costs.coreByte = 1 / 30e9;
+  costs.hostByte = 1 / 36e9;
+  costs.switching = 5.5e-6;
+  costs.rooted = 0.35;
   return costs;
 }
 
 CostParameters tcpCosts(double linkBandwidth) {
   CostParameters costs;
-  costs.alpha = 15e-6;
+  costs.alpha = 30e-6;
   costs.beta = 1 / (linkBandwidth > 0 ? linkBandwidth : 1.25e9);
   costs.gamma = 1 / 20e9;
+  costs.perPeer = 12e-6;
+  costs.switching = 60e-6;
+  // One stream is without data while its rank waits for a slice of another (docs/transports.md). And one TCP
+  // connection moves about 3 GB/s, however fast the link is.
+  costs.streamByte = std::max(1.4 * costs.beta, 1 / 3e9);
+  costs.perChannel = 25e-6;
   return costs;
 }
 
 TwoLevelCosts gpuCosts(double insideBandwidth, double hostBandwidth) {
   TwoLevelCosts costs;
   costs.call = 8.4e-6;
+  costs.asynchronous = true;
   costs.inside.alpha = costs.inside.sliceAlpha = 3.4e-6;
   costs.inside.beta = insideBandwidth > 0 ? 1 / insideBandwidth : 0;
   costs.inside.sliceBytes = 2 << 20;

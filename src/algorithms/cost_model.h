@@ -18,7 +18,7 @@ struct CostParameters {
   double beta = 0;                 // a byte of a message on one connection
   double gamma = 0;                // a byte reduced
   double signal = 0;               // a flag: raised here, seen there
-  double perPeer = 0;              // every further flag of the same round
+  double perPeer = 0;              // every further flag, or message, of the same round
   double coreByte = 0;             // a byte that one rank loads or stores
   double hostByte = 0;             // a byte that the ranks of a host load or store together; 0: not limited
   size_t sliceBytes = 128 * 1024;  // most that one message carries
@@ -28,25 +28,34 @@ struct CostParameters {
   /// a byte on one connection, however fast the link is.
   double perChannel = 0;
   double streamByte = 0;
+  /// What each wait costs more where ranks outnumber the processors of their host, and so have to let each
+  /// other run.
+  double switching = 0;
+  /// The part of the latency of a collective with a root that calls which follow each other do not hide: most
+  /// ranks wait for nobody's answer, and go on.
+  double rooted = 1;
 };
+/// The same where ranks outnumber processors.
+CostParameters crowded(CostParameters costs);
 /// The same for messages that `channels` channels carry at once.
 CostParameters forChannels(CostParameters costs, int32_t channels);
 
 /// Ranks of one host, through FIFOs and mapped memory. Measured on a 2-core EPYC VM (peers.md 2.2: 77 GB/s of
 /// traffic by two cores, about 0.15 us for a coherence round).
 CostParameters sharedMemoryCosts();
-/// Ranks of several hosts over TCP, 15 us a message; `linkBandwidth` bytes/s, 10 Gbit/s where it is not known
-/// (0).
+/// Ranks of several hosts over TCP; `linkBandwidth` bytes/s, 10 Gbit/s where it is not known (0).
 CostParameters tcpCosts(double linkBandwidth = 0);
 
 /// Agreeing that all users' buffers can be used directly, before a zero-copy call.
-constexpr double kNegotiationSeconds = 0.6e-6;
+constexpr double kNegotiationSeconds = 0.3e-6;
 
 /// Messages inside a host and between hosts cost differently.
 struct TwoLevelCosts {
   CostParameters inside;
   CostParameters between;  // beta: a byte through all ports of a host together
   double call = 0;         // once a call
+  /// A rank goes on while its message is under way: latency counts once in a pipeline, not for every slice.
+  bool asynchronous = false;
 };
 /// GPUs: the speeds that the topology code derived for a job's rings (docs/topology.md), and NCCL's times for
 /// protocol Simple.
@@ -78,7 +87,9 @@ struct CostForm {
   double own = 0;            // n that the busiest of them does
   double largest = 1;        // n that one message carries
   double extraMessages = 0;  // started at once with another one
+  double extraBetween = 0;   // of them, to and from other hosts
   double barriers = 0;       // flags to and from everybody; no messages then
+  double negotiations = 0;   // agreeing before the call, which is a barrier more
   double fixed = 0;          // seconds
   // A pipeline: `stages` that each pass on perStage of every slice. 0: none.
   double stages = 0, perStage = 1;

@@ -12,14 +12,6 @@ static_assert(2 * kMostRailsPerRank <= kMaxFlags, "each of a rank's rails has tw
 
 using Hosts = std::vector<std::vector<int32_t>>;
 
-Hosts hostsOf(const ScheduleRequest& request) {
-  if (!request.hosts.empty()) return request.hosts;
-  Hosts hosts;
-  for (int32_t position = 0; position < request.ranks; ++position)
-    hosts.push_back({request.layout.rankAt(position)});
-  return hosts;
-}
-
 /// One rail as one rank sees it.
 struct Rail {
   const std::vector<int32_t>& local;  // ranks of this host
@@ -67,6 +59,15 @@ struct Rail {
 Location inputAt(Affine segment) { return {Buffer::input, segment}; }
 Location outputAt(Affine segment) { return {Buffer::output, segment}; }
 
+/// The other ranks of the host, beginning with the next one: workers that all began with the same one would
+/// crowd at it.
+std::vector<int32_t> othersOf(const std::vector<int32_t>& local, int32_t rank) {
+  const auto own = std::ranges::find(local, rank);
+  std::vector<int32_t> others(std::next(own), local.end());
+  others.insert(others.end(), local.begin(), own);
+  return others;
+}
+
 /// Flags of a rail: the ranks of its host say "my buffers are ready" to the worker, and it says "I am done".
 int32_t readyFlag(const Rail& rail) { return rail.port; }
 int32_t doneFlag(const Rail& rail) { return kMostRailsPerRank + rail.port; }
@@ -107,8 +108,7 @@ void workInPlace(const Rail& rail, Lane& lane) {
 class MessageWorker {
  public:
   MessageWorker(const Rail& rail, Lane& lane) : rail_(rail), lane_(lane) {
-    for (const int32_t rank : rail.local)
-      if (rank != rail.worker) others_.push_back(rank);
+    others_ = othersOf(rail.local, rail.worker);
   }
 
   void build() {
@@ -186,13 +186,6 @@ void announce(const Hosts& hosts, int32_t host, int32_t rails, Schedule& schedul
   schedule.lanes.push_back(std::move(done));
 }
 
-int32_t hostOf(const Hosts& hosts, int32_t rank) {
-  const auto found = std::ranges::find_if(hosts, [&](const std::vector<int32_t>& ranks) {
-    return std::ranges::find(ranks, rank) != ranks.end();
-  });
-  return static_cast<int32_t>(found - hosts.begin());
-}
-
 /// All ranks are on one host: no ring, and a worker for each part.
 Schedule onOneHost(const ScheduleRequest& request, const std::vector<int32_t>& local, Schedule schedule) {
   schedule.parts = request.ranks;
@@ -240,7 +233,7 @@ Schedule hierarchical(const ScheduleRequest& request) {
   if (mapped) {
     schedule.flags = 2 * kMostRailsPerRank;
     std::vector<int32_t>& team = schedule.teams.emplace_back(1, request.rank);
-    std::ranges::copy_if(local, std::back_inserter(team), [&](int32_t rank) { return rank != request.rank; });
+    std::ranges::copy(othersOf(local, request.rank), std::back_inserter(team));
   }
   for (int32_t number = 0; number < rails; ++number) {
     const Rail rail(hosts, host, number, rails);

@@ -1,5 +1,7 @@
 #include "algorithms/layout.h"
 
+#include <algorithm>
+#include <numeric>
 #include <utility>
 
 namespace tutti {
@@ -27,6 +29,32 @@ int32_t Layout::rankAt(int32_t position) const {
 
 int32_t Layout::positionOf(int32_t rank) const {
   return order_.empty() ? rank : position_[static_cast<size_t>(rank)];
+}
+
+std::vector<std::vector<int32_t>> hostsOf(const ScheduleRequest& request) {
+  if (!request.hosts.empty()) return request.hosts;
+  std::vector<std::vector<int32_t>> hosts;
+  for (int32_t position = 0; position < request.ranks; ++position)
+    hosts.push_back({request.layout.rankAt(position)});
+  return hosts;
+}
+
+int32_t hostOf(const std::vector<std::vector<int32_t>>& hosts, int32_t rank) {
+  const auto found = std::ranges::find_if(hosts, [&](const std::vector<int32_t>& ranks) {
+    return std::ranges::find(ranks, rank) != ranks.end();
+  });
+  return static_cast<int32_t>(found - hosts.begin());
+}
+
+std::vector<std::vector<int32_t>> consecutiveHosts(const std::vector<int32_t>& sizes) {
+  std::vector<std::vector<int32_t>> hosts;
+  int32_t rank = 0;
+  for (const int32_t size : sizes) {
+    std::vector<int32_t>& host = hosts.emplace_back(static_cast<size_t>(size));
+    std::iota(host.begin(), host.end(), rank);
+    rank += size;
+  }
+  return hosts;
 }
 
 Schedule makeSchedule(const ScheduleRequest& request, std::string name, int32_t parts) {

@@ -53,6 +53,13 @@ struct ScheduleRequest {
   std::string_view inter;
 };
 
+/// The request's hosts; where it names none, each position is a host of its own.
+std::vector<std::vector<int32_t>> hostsOf(const ScheduleRequest& request);
+/// Which of the hosts the rank is on.
+int32_t hostOf(const std::vector<std::vector<int32_t>>& hosts, int32_t rank);
+/// Hosts with so many ranks each: 0, 1, ... in order.
+std::vector<std::vector<int32_t>> consecutiveHosts(const std::vector<int32_t>& sizes);
+
 /// A schedule with the request's numbers filled in and no lanes yet.
 Schedule makeSchedule(const ScheduleRequest& request, std::string name, int32_t parts);
 

@@ -5,6 +5,7 @@
 #include <set>
 #include <utility>
 
+#include "algorithms/proof_size.h"
 #include "algorithms/symbolic/machine.h"
 
 namespace tutti {
@@ -305,26 +306,50 @@ Result<ScheduleSet> translateAll(const MscclProgram& program, bool orderScratch)
   }
   for (Schedule& schedule : set) schedule.scratchSegments = scratch;
   if (const Status inferred = infer(set); !inferred.isOk())
-    return invalidUsage("{}: {}", program.file, inferred.message());
+    return invalidUsage("{}: not a right {}: {}", program.file, name(program.collective), inferred.message());
   return set;
 }
 
-/// Proves the set for both kinds of calls; `imported` gets what holds. Fails when neither does.
-Status proveImported(ImportedAlgorithm& imported) {
-  const ScheduleSet* calls[] = {&imported.schedules, &imported.schedules};
-  auto outOfPlace = check(calls, {});
-  imported.outOfPlace = outOfPlace.isOk();
-  if (imported.outOfPlace) imported.certificate = *outOfPlace;
-  if (imported.collective == Collective::allToAll) return outOfPlace.status();
-  auto inPlace = check(calls, {.inPlace = true});
-  imported.inPlace = inPlace.isOk();
-  if (imported.inPlace) imported.certificate = *inPlace;
-  return imported.inPlace ? Status::ok() : outOfPlace.status();
+/// The translation and the proof stay small, whatever numbers the file holds.
+Status checkSize(const MscclProgram& program) {
+  ProofSize size;
+  for (const MscclGpu& gpu : program.gpus) {
+    size.cells += 2 * static_cast<int64_t>(program.chunks) + gpu.scratchChunks;  // inputs may move to scratch
+    size.lanes = std::max(size.lanes, static_cast<int64_t>(gpu.blocks.size() * program.gpus.size()));
+    for (const MscclBlock& block : gpu.blocks)
+      for (const MscclStep& step : block.steps) size.moves += step.count;
+  }
+  return checkProofSize(size).withContext("{}", program.file);
 }
 
 }  // namespace
 
+Status proveKinds(ImportedAlgorithm& algorithm, std::optional<bool> inPlace, std::optional<bool> outOfPlace) {
+  algorithm.inPlace = algorithm.outOfPlace = false;
+  const ScheduleSet* calls[] = {&algorithm.schedules, &algorithm.schedules};
+  Status why;
+  // An AlltoAll that lets peers read the users' inputs cannot keep them while outputs come in.
+  const bool never = algorithm.collective == Collective::allToAll &&
+                     std::ranges::any_of(algorithm.schedules, &Schedule::sharedUserBuffers);
+  const auto tryKind = [&](bool place, const std::optional<bool>& promised, bool* holds) {
+    if (promised == false || (place && never && !promised)) return Status::ok();
+    auto proof = check(calls, {.inPlace = place});
+    *holds = proof.isOk();
+    if (*holds) {
+      algorithm.certificate = *proof;
+      return Status::ok();
+    }
+    const Status failed = proof.status().withContext("{}", place ? "in place" : "out of place");
+    if (why.isOk()) why = failed;
+    return promised == true ? failed : Status::ok();
+  };
+  TUTTI_TRY(tryKind(false, outOfPlace, &algorithm.outOfPlace));
+  TUTTI_TRY(tryKind(true, inPlace, &algorithm.inPlace));
+  return algorithm.inPlace || algorithm.outOfPlace ? Status::ok() : why;
+}
+
 Result<ImportedAlgorithm> importMscclProgram(const MscclProgram& program) {
+  TUTTI_TRY(checkSize(program));
   ImportedAlgorithm imported;
   imported.name = program.name;
   imported.file = program.file;
@@ -332,13 +357,13 @@ Result<ImportedAlgorithm> importMscclProgram(const MscclProgram& program) {
   imported.minBytes = program.minBytes;
   imported.maxBytes = program.maxBytes;
   TUTTI_ASSIGN(imported.schedules, translateAll(program, false));
-  const Status plain = proveImported(imported);
+  const Status plain = proveKinds(imported);
   if (plain.isOk()) return imported;
   // Perhaps lanes only need to wait for each other before they reuse scratch.
   auto ordered = translateAll(program, true);
   if (ordered.isOk()) {
     imported.schedules = std::move(ordered).value();
-    if (proveImported(imported).isOk()) return imported;
+    if (proveKinds(imported).isOk()) return imported;
   }
   return Status(ncclInvalidUsage,
                 plain.withContext("{}: not a right {}", program.file, name(program.collective)).message());

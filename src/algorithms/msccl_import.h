@@ -1,6 +1,7 @@
 // Turns a parsed MSCCL algorithm into schedules and proves them.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -23,6 +24,14 @@ struct ImportedAlgorithm {
   bool outOfPlace = false;
   Certificate certificate;
 };
+
+/// Proves `algorithm.schedules` for calls out of place and in place (each: unless it is promised not to be
+/// for them), and sets inPlace, outOfPlace and certificate. An error where neither holds, or one that was
+/// promised does not. A call where some ranks are in place and others are not is right when both are: nothing
+/// that a rank sends depends on where its own result goes, since it reads nothing but contributions from its
+/// input.
+Status proveKinds(ImportedAlgorithm& algorithm, std::optional<bool> inPlace = {},
+                  std::optional<bool> outOfPlace = {});
 
 /// How the parts of the format become ours:
 ///   thread block          a lane

@@ -82,6 +82,11 @@ std::vector<Algorithm>* makeTable() {
        .collectives = {allReduce},
        .generator = rabenseifner,
        .symmetry = exchanges},
+      // Before circulant, which its messages equal where that has one block, with more steps.
+      {.name = "binomial",
+       .summary = "binomial tree",
+       .collectives = {broadcast, reduce, gather, scatter},
+       .generator = binomial},
       {.name = "circulant",
        .summary = "optimal rounds and volume for any number of ranks; pipelined for Broadcast and Reduce",
        .collectives = kFive,
@@ -93,10 +98,6 @@ std::vector<Algorithm>* makeTable() {
        .collectives = {allGather, reduceScatter},
        .generator = pat,
        .symmetry = shifts},
-      {.name = "binomial",
-       .summary = "binomial tree",
-       .collectives = {broadcast, reduce, gather, scatter},
-       .generator = binomial},
       {.name = "scatter_allgather",
        .summary = "binomial Scatter and circulant AllGather, or the same backwards",
        .collectives = {broadcast, reduce},
@@ -179,6 +180,14 @@ bool Algorithm::implements(Collective collective, int32_t ranks) const {
          std::has_single_bit(static_cast<uint32_t>(ranks));
 }
 
+Schedule Algorithm::schedule(const ScheduleRequest& request) const {
+  if (inter.empty()) return generator(request);
+  ScheduleRequest pair = request;
+  pair.intra = intra;
+  pair.inter = inter;
+  return generator(pair);
+}
+
 std::span<const Algorithm> algorithms() { return table(); }
 
 const Algorithm* findAlgorithm(std::string_view name) {
@@ -195,11 +204,7 @@ Result<Schedule> generate(std::string_view algorithm, const ScheduleRequest& req
   if (!found->implements(request.collective, request.ranks))
     return invalidArgument("algorithm {} does not implement {} on {} ranks", found->name,
                            name(request.collective), request.ranks);
-  if (found->inter.empty()) return found->generator(request);
-  ScheduleRequest pair = request;
-  pair.intra = found->intra;
-  pair.inter = found->inter;
-  return found->generator(pair);
+  return found->schedule(request);
 }
 
 Result<std::vector<Schedule>> generateAll(std::string_view algorithm, ScheduleRequest request) {

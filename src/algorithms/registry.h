@@ -40,6 +40,8 @@ struct Algorithm {
   bool takesBlocks = false;                                              // ScheduleRequest::blocks counts
 
   bool implements(Collective collective, int32_t ranks) const;
+  /// The schedule, of a request that is known to be right (see generate()).
+  Schedule schedule(const ScheduleRequest& request) const;
   Symmetry symmetryOf(Collective collective, int32_t ranks) const {
     return symmetry == nullptr ? Symmetry::none : symmetry(collective, ranks);
   }

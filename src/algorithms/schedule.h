@@ -192,6 +192,8 @@ constexpr bool writesDestination(StepKind kind) {
          kind == StepKind::recvReduceCopySend || kind == StepKind::copy || kind == StepKind::reduceLocal ||
          kind == StepKind::reduceTeam;
 }
+/// Steps that add to what they receive.
+constexpr bool reducesMessage(StepKind kind) { return receives(kind) && readsSource(kind); }
 /// Steps that touch no data.
 constexpr bool onlyOrders(StepKind kind) { return kind == StepKind::signal || kind == StepKind::wait; }
 

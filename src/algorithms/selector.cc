@@ -22,6 +22,8 @@ std::string describe(Obstacle obstacle, std::string_view algorithm, const Select
                          input.ranks);
     case Obstacle::size:
       return fmt::format("{} is not for {} bytes", algorithm, input.bytes);
+    case Obstacle::root:
+      return fmt::format("{} is not for root {}", algorithm, input.root);
     case Obstacle::severalHosts:
       return fmt::format(
           "{} needs several hosts, and one of them with several ranks that share memory; there are {} hosts "
@@ -51,6 +53,8 @@ bool sharesMemory(const SelectorInput& input) { return input.allMapped || input.
 Obstacle obstacleOf(const Candidate& candidate, const SelectorInput& input) {
   if (!candidate.implements(input.collective, input.ranks)) return Obstacle::collective;
   if (input.bytes < candidate.minBytes || input.bytes > candidate.maxBytes) return Obstacle::size;
+  if (candidate.onlyRoot >= 0 && hasRoot(input.collective) && candidate.onlyRoot != input.root)
+    return Obstacle::root;
   if (input.ranks == 1) return Obstacle::none;
   if (candidate.medium == Medium::hosts)
     return input.hosts > 1 && input.hosts < input.ranks ? Obstacle::none : Obstacle::severalHosts;
@@ -73,7 +77,7 @@ double predictedSeconds(const Candidate& candidate, const SelectorInput& input, 
   if (blocks != nullptr) *blocks = query.blocks;
   if (sharesMemory(input) || input.hosts == input.ranks) return predictSeconds(query, main);
   const int32_t rails = candidate.medium == Medium::hosts ? std::max(1, input.rails) : 1;
-  TwoLevelCosts both{costs.shared, forChannels(costs.network, channels), 0};
+  TwoLevelCosts both{costs.shared, forChannels(costs.network, channels)};
   both.between.beta = forChannels(costs.network, channels * rails).beta;
   return predictSeconds(query, both);
 }
@@ -101,8 +105,12 @@ Selector::Selector(std::shared_ptr<const CandidateSet> candidates, SelectorSetti
       protocols_(std::move(protocols)) {
   for (const Candidate& candidate : *candidates_) {
     uint32_t& bits = allowed_.emplace_back(0);
-    for (size_t i = 0; i < protocol_.size(); ++i)
-      if (algorithms_.allows(static_cast<Collective>(i), candidate.name)) bits |= uint32_t{1} << i;
+    for (size_t i = 0; i < protocol_.size(); ++i) {
+      const auto collective = static_cast<Collective>(i);
+      const bool allowed = candidate.forAllCalls() ? algorithms_.allows(collective, candidate.name)
+                                                   : algorithms_.demands(collective, candidate.name);
+      if (allowed) bits |= uint32_t{1} << i;
+    }
   }
   for (size_t i = 0; i < protocol_.size(); ++i)
     for (const Protocol protocol : protocolsHere())
@@ -138,6 +146,7 @@ MachineCosts Selector::costs(const SelectorInput& input) const {
     costs.shared = settings_.tuning->apply(costs.shared, CostMedium::shared);
     costs.network = settings_.tuning->apply(costs.network, CostMedium::network);
   }
+  if (input.crowded) costs = {crowded(costs.shared), crowded(costs.network)};
   if (input.sliceBytes > 0) costs.shared.sliceBytes = costs.network.sliceBytes = input.sliceBytes;
   return costs;
 }
@@ -274,12 +283,9 @@ std::string Selector::skippedText(const Choice& choice, const SelectorInput& inp
 }
 
 Result<Choice> choose(const SelectorInput& input, std::string_view ncclAlgo) {
-  // Choices point into it.
-  static const auto& kShipped =
-      *new std::shared_ptr<const CandidateSet>(std::make_shared<const CandidateSet>(CandidateSet::shipped()));
   SelectorSettings settings;
   settings.algo = ncclAlgo;
-  TUTTI_ASSIGN(const Selector selector, Selector::create(kShipped, std::move(settings)));
+  TUTTI_ASSIGN(const Selector selector, Selector::create(CandidateSet::sharedShipped(), std::move(settings)));
   return selector.choose(input);
 }
 

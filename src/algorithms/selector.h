@@ -29,7 +29,10 @@ struct SelectorInput {
   bool zeroCopyUsable = false;  // all ranks' user buffers of this call can be used directly
   int32_t maxChannels = 1;
   double linkBandwidth = 0;  // bytes/s between hosts; 0: not known
-  size_t sliceBytes = 0;     // most that one message carries; 0: not known
+  /// More ranks share a host than it has processors: whoever waits must let others run.
+  bool crowded = false;
+  int32_t root = 0;       // of collectives that have one
+  size_t sliceBytes = 0;  // most that one message carries; 0: not known
 };
 
 /// What the machine costs: a job on one host pays the one, a job with one rank on each host the other, and
@@ -47,6 +50,7 @@ enum class Obstacle : uint8_t {
   protocol,       // not on this machine, or not allowed
   collective,     // not with this number of ranks
   size,           // outside the sizes that it is for
+  root,           // not for that root
   severalHosts,   // not several hosts, or none with several ranks
   oneHost,        // not all ranks share memory
   mappedBuffers,  // not all ranks can map all buffers

@@ -334,7 +334,7 @@ class LoneRank {
         queues_[{step.peerTo.at(i), step.portTo}].size() >= static_cast<size_t>(options_.fifoSlots))
       return internalError("deadlock: all ranks wait for a free slot, rank 0 to rank {}", step.peerTo.at(i));
     if (receives(step.kind)) TUTTI_TRY(take(step, i, &values));
-    const bool reduces = receives(step.kind) && readsSource(step.kind);
+    const bool reduces = reducesMessage(step.kind);
     if (readsSource(step.kind)) {
       std::vector<Held> own;
       TUTTI_TRY(load(step.src, i, &own));

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/hmac.h"
+#include "base/text.h"
 #include "base/xml_element.h"
 
 namespace tutti {
@@ -22,6 +23,7 @@ constexpr std::array kParameters = {
     CostParameterName{"sliceAlpha", &CostParameters::sliceAlpha, false, true},
     CostParameterName{"perChannel", &CostParameters::perChannel, false, true},
     CostParameterName{"streamByte", &CostParameters::streamByte, true, true},
+    CostParameterName{"switching", &CostParameters::switching, false, true},
 };
 // Slower than any machine; what is larger is a mistake of units.
 constexpr double kMostSeconds = 1;
@@ -101,9 +103,9 @@ class TuningReader {
     const bool good = failed == std::errc() && end == word.data() + word.size() && std::isfinite(value) &&
                       value <= most && (value > 0 || (value == 0 && parameter.mayBeZero));
     if (!good)
-      return error("@{} = {}: expected {} from {} to {}", shown(name), shown(word),
-                   parameter.perByte ? "seconds for each byte," : "seconds,",
-                   parameter.mayBeZero ? "0" : "more than 0", most);
+      return error("@{} = {}: expected seconds{}, {} and at most {}", shown(name), shown(word),
+                   parameter.perByte ? " for each byte" : "",
+                   parameter.mayBeZero ? "0 or more" : "more than 0", most);
     for (const TuningFile::Parameter& known : file_.parameters_)
       if (known.medium == medium && known.index == index) return error("@{} is set twice", shown(name));
     file_.parameters_.push_back({medium, index, value});

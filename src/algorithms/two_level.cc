@@ -104,12 +104,8 @@ struct Job {
   bool mapped = false;
   std::string_view intra;
 
-  explicit Job(const ScheduleRequest& asked) : request(asked), hosts(asked.hosts) {
-    if (hosts.empty())
-      for (int32_t p = 0; p < request.ranks; ++p) hosts.push_back({request.layout.rankAt(p)});
-    for (size_t h = 0; h < hosts.size(); ++h)
-      if (indexOf(hosts[h], request.rank) < static_cast<int32_t>(hosts[h].size()))
-        host = static_cast<int32_t>(h);
+  explicit Job(const ScheduleRequest& asked)
+      : request(asked), hosts(hostsOf(asked)), host(hostOf(hosts, asked.rank)) {
     intra = request.intra == "direct" ? "binomial" : request.intra;
     mapped = request.intra == "direct" && request.mapped && local().size() > 1;
     ports = std::max(portsOf(intra), portsOf(request.inter));
@@ -124,7 +120,7 @@ struct Job {
   bool rooted() const { return request.collective != Collective::allReduce; }
   int32_t workerOf(int32_t number, int32_t rail) const {
     const std::vector<int32_t>& ranks = hosts[static_cast<size_t>(number)];
-    if (rooted() && indexOf(ranks, request.root) < static_cast<int32_t>(ranks.size())) return request.root;
+    if (rooted() && hostOf(hosts, request.root) == number) return request.root;
     return ranks[static_cast<size_t>(rail) % ranks.size()];
   }
   std::vector<int32_t> workers(int32_t rail) const {
@@ -132,7 +128,7 @@ struct Job {
     for (int32_t h = 0; h < hostCount(); ++h) found.push_back(workerOf(h, rail));
     return found;
   }
-  int32_t rootHost() const { return rooted() ? indexOf(workers(0), request.root) : 0; }
+  int32_t rootHost() const { return rooted() ? hostOf(hosts, request.root) : 0; }
 
   /// A phase's schedule; ranks are numbers within it.
   static Schedule phase(std::string_view algorithm, Collective collective, int32_t ranks, int32_t rank,
@@ -143,7 +139,7 @@ struct Job {
     asked.rank = rank;
     asked.root = root;
     asked.blocks = blocks;
-    return findAlgorithm(algorithm)->generator(asked);
+    return findAlgorithm(algorithm)->schedule(asked);
   }
 };
 

@@ -21,8 +21,7 @@ std::string hostName() {
   return host.substr(0, host.find('.'));
 }
 
-std::string hostIdentity() {
-  if (std::string chosen = params().hostId(); !chosen.empty()) return chosen;
+std::string machineIdentity() {
   std::string boot;
   if (const UniqueFd fd(::open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC)); fd) {
     char text[64];
@@ -30,10 +29,15 @@ std::string hostIdentity() {
     if (got > 0) boot.assign(text, static_cast<size_t>(got));
     while (!boot.empty() && boot.back() == '\n') boot.pop_back();
   }
+  return boot;
+}
+
+std::string hostIdentity() {
+  if (std::string chosen = params().hostId(); !chosen.empty()) return chosen;
   // Containers with equal host names on one machine differ in their network namespace.
   struct stat net {};
   const bool known = ::stat("/proc/self/ns/net", &net) == 0;
-  return fmt::format("{}/{}/{}", hostName(), boot, known ? std::to_string(net.st_ino) : "");
+  return fmt::format("{}/{}/{}", hostName(), machineIdentity(), known ? std::to_string(net.st_ino) : "");
 }
 
 Result<uint64_t> processToken() {

@@ -10,6 +10,9 @@ namespace tutti {
 
 /// Host name up to the first dot.
 std::string hostName();
+/// The kernel's boot id: equal in all containers of a machine, which share its processors. Empty where the
+/// system tells none.
+std::string machineIdentity();
 /// NCCL_HOSTID where it is set; else host name, boot id and network namespace together. Processes with equal
 /// values may share memory.
 std::string hostIdentity();

@@ -275,6 +275,10 @@ class Params : public ParamRegistry {
       *this, "TUTTI_TUNING_FILE", "",
       "File with measured cost parameters and fixed choices (tutti-tune writes it). Its content must "
       "be the same for all ranks."};
+  StringParam algoFiles{*this, "TUTTI_ALGO_FILES", "",
+                        "Files with algorithms (JSON, or MSCCL's XML), or folders of them, separated by "
+                        "commas. All ranks must have the same. They are proved when a communicator is made, "
+                        "and used for calls of their sizes or where NCCL_ALGO names them."};
   BoolParam shmDisable{*this, "NCCL_SHM_DISABLE", false, "1: no shared memory between processes."};
   BoolParam p2pDisable{*this, "NCCL_P2P_DISABLE", false,
                        "1: no direct access to peers' buffers (also inside a process)."};

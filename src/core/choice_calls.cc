@@ -1,7 +1,6 @@
 #include "core/choice_calls.h"
 
 #include <algorithm>
-#include <cstring>
 #include <string_view>
 
 #include "algorithms/algorithm_filter.h"
@@ -16,9 +15,7 @@ namespace {
 
 template <size_t kBytes>
 void copyText(std::string_view text, char (&field)[kBytes]) {
-  const size_t length = std::min(text.size(), kBytes - 1);
-  std::memcpy(field, text.data(), length);
-  field[length] = '\0';
+  field[text.copy(field, kBytes - 1)] = '\0';
 }
 
 /// The structure may grow: callers get as much of it as they know.

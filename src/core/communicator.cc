@@ -1,11 +1,14 @@
 #include "core/communicator.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <charconv>
 #include <cstring>
 #include <numeric>
 #include <thread>
 
+#include "algorithms/algorithm_files.h"
 #include "base/affinity.h"
 #include "base/hmac.h"
 #include "base/io_service.h"
@@ -29,8 +32,9 @@ constexpr auto kNewsLimit = std::chrono::milliseconds(500);
 
 /// PeerInfo as bytes: fields separated by newlines, which none of them may contain.
 std::string encodePeer(const PeerInfo& info) {
-  return fmt::format("{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}", info.rank, info.hostName, info.hostId, info.pid,
-                     info.processToken, info.device, info.numaNode, info.topologyDigest);
+  return fmt::format("{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}", info.rank, info.hostName, info.hostId,
+                     info.pid, info.processToken, info.device, info.numaNode, info.topologyDigest,
+                     info.processors, info.machineId);
 }
 
 template <typename T>
@@ -47,14 +51,15 @@ Result<PeerInfo> decodePeer(std::string_view text, int rank) {
     from = to + 1;
   }
   PeerInfo info;
-  if (fields.size() != 8 || !parseNumber(fields[0], info.rank) || info.rank != rank ||
+  if (fields.size() != 10 || !parseNumber(fields[0], info.rank) || info.rank != rank ||
       !parseNumber(fields[3], info.pid) || !parseNumber(fields[4], info.processToken) ||
       !parseNumber(fields[5], info.device) || !parseNumber(fields[6], info.numaNode) ||
-      !parseNumber(fields[7], info.topologyDigest)) {
+      !parseNumber(fields[7], info.topologyDigest) || !parseNumber(fields[8], info.processors)) {
     return remoteError("rank {} sent a malformed description of itself ({} bytes)", rank, text.size());
   }
   info.hostName = fields[1];
   info.hostId = fields[2];
+  info.machineId = fields[9];
   return info;
 }
 
@@ -97,6 +102,11 @@ Status Communicator::connectTo(Deadline deadline) {
   request.settings["TUTTI_TUNING_FILE"] = tuning.digest();
   request.settings["config.minCTAs"] = std::to_string(setup_.minChannels);
   request.settings["config.maxCTAs"] = std::to_string(setup_.maxChannels);
+  // Read before, so that ranks compare what they found; an error waits until it can reach the others.
+  const auto algorithmTexts = AlgorithmTexts::read(params().algoFiles());
+  if (!params().algoFiles().empty())
+    request.settings["TUTTI_ALGO_FILES"] =
+        algorithmTexts.isOk() ? algorithmTexts->digest() : algorithmTexts.status().message();
   request.faults = faults_;
   request.timedOut = setup_.timedOut;
   request.onFault = [this] {
@@ -109,6 +119,9 @@ Status Communicator::connectTo(Deadline deadline) {
   TUTTI_ASSIGN(control_, Control::join(request, deadline));
   session_ = control_->session();
   // After join(): an error here reaches the peers, who would otherwise wait for this rank.
+  TUTTI_TRY(algorithmTexts.status().withContext("TUTTI_ALGO_FILES"));
+  TUTTI_ASSIGN(const auto algorithms,
+               LoadedAlgorithms::load(*algorithmTexts, setup_.ranks).withContext("TUTTI_ALGO_FILES"));
   TUTTI_TRY(findTopology());
   const AffinityScope scope(binding_.cpus);
   TUTTI_TRY(exchangePeers(deadline));
@@ -120,13 +133,14 @@ Status Communicator::connectTo(Deadline deadline) {
     options.channels = std::max(options.channels, std::min(setup_.minChannels, kMostChannels));
   if (setup_.maxChannels > 0 && !params().maxNchannels.isSet())
     options.channels = std::min(options.channels, setup_.maxChannels);
+  TUTTI_ASSIGN(auto candidates, algorithms->withShipped(options.slotBytes, options.scratchBytes));
   TUTTI_ASSIGN(auto endpoint, Endpoint::create(peers_, setup_.rank, options, *control_, faults_, deadline));
   {
     const std::lock_guard lock(partsMutex_);
     endpoint_ = std::move(endpoint);
   }
   operators_ = std::make_unique<ReductionOps>(setup_.ranks);
-  TUTTI_ASSIGN(planner_, Planner::create(*endpoint_, plan, tuning));
+  TUTTI_ASSIGN(planner_, Planner::create(*endpoint_, plan, tuning, std::move(candidates)));
   ExecutorOptions executorOptions;
   executorOptions.wait = WaitPolicy::forRanks(*endpoint_);
   if (const std::string target = params().simdTarget(); !target.empty()) {
@@ -192,6 +206,8 @@ Status Communicator::exchangePeers(Deadline deadline) {
   mine.device = setup_.device;
   mine.numaNode = place_.numaNode;
   mine.topologyDigest = topology_->digest;
+  mine.machineId = host.machineId;
+  mine.processors = static_cast<int>(::sysconf(_SC_NPROCESSORS_ONLN));
   TUTTI_ASSIGN(const auto all, control_->allGather(encodePeer(mine), deadline));
   for (int rank = 0; rank < setup_.ranks; ++rank) {
     TUTTI_ASSIGN(PeerInfo info, decodePeer(all[static_cast<size_t>(rank)], rank));

@@ -187,6 +187,7 @@ class JobPlanner {
     plan.hosts = cluster.hosts();
     plan.ring = cluster.ring(0);
     if (hosts_.size() > 1) plan.linkBandwidth = static_cast<double>(cluster.linkRate()) * 1e9;
+    plan.crowded = isCrowded(peers_);
     if (rank_ == 0)
       logInfo(Subsystem::graph, "{} host(s), {} channel(s) of {:.1f} GB/s; rings pass ranks {}",
               cluster.hosts(), cluster.channels(), cluster.ringRate(), fmt::join(plan.ring, " "));
@@ -204,6 +205,14 @@ class JobPlanner {
 };
 
 }  // namespace
+
+bool isCrowded(const std::vector<PeerInfo>& peers) {
+  std::map<std::string_view, int> ranksOf;
+  return std::ranges::any_of(peers, [&](const PeerInfo& peer) {
+    const int ranks = ++ranksOf[peer.machineId.empty() ? peer.hostId : peer.machineId];
+    return peer.processors > 0 && ranks > peer.processors;
+  });
+}
 
 Result<JobPlan> planJob(const std::vector<PeerInfo>& peers, const HostTopology& host, OobChannel& oob,
                         Deadline deadline) {

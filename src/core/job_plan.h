@@ -27,7 +27,12 @@ struct JobPlan {
   /// Bytes/s that every host can send to the next, by all rings; 0: not known (a host without ports), or
   /// there is one host.
   double linkBandwidth = 0;
+  /// On some machine ranks outnumber processors. Hosts may share one: they are containers then.
+  bool crowded = false;
 };
+
+/// JobPlan::crowded. Ranks that do not know their machine are counted by host.
+bool isCrowded(const std::vector<PeerInfo>& peers);
 
 /// Collective over all ranks of `oob`: a gather, two where ranks of a host see different hardware.
 /// Writes NCCL_GRAPH_DUMP_FILE where this is its rank. Fails on all ranks when NCCL_GRAPH_FILE cannot be

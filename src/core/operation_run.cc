@@ -61,14 +61,20 @@ Status OperationRun::begin(Communicator& communicator, const Operation& operatio
   }
   TUTTI_ASSIGN(const bool zeroCopy, communicator.planner().wantsZeroCopy(operation_));
   if (zeroCopy) {
-    postBoard();
+    bool fromFile = false;
+    if (operation_.blocks != nullptr) {
+      TUTTI_ASSIGN(const Plan plan, communicator.planner().plan(operation_, true));
+      fromFile = plan.choice.algorithm->shipped == nullptr;
+    }
+    postBoard(fromFile);
     phase_ = Phase::negotiating;
     return Status::ok();
   }
   return launch(false);
 }
 
-void OperationRun::postBoard() {
+/// `fromFile`: the algorithm that would use the buffers is none of the shipped ones.
+void OperationRun::postBoard(bool fromFile) {
   Endpoint& endpoint = communicator_->endpoint();
   const SegmentTable table(CallShape{.collective = operation_.collective,
                                      .ranks = communicator_->ranks(),
@@ -88,9 +94,10 @@ void OperationRun::postBoard() {
   // In place, an AllToAll would overwrite what peers have yet to read.
   const bool overwrites =
       operation_.collective == Collective::allToAll && operation_.input == operation_.output;
-  // Peers find the blocks of this rank's input where a table without gaps puts them.
-  const bool hasGaps = operation_.collective == Collective::reduceScatter && operation_.blocks != nullptr &&
-                       !operation_.blocks->contiguous();
+  // Peers find the blocks of this rank's input where a table without gaps puts them. Shipped algorithms leave
+  // others' outputs of an AllGather alone; one from a file may not.
+  const bool usesBlocks = operation_.collective == Collective::reduceScatter || fromFile;
+  const bool hasGaps = usesBlocks && operation_.blocks != nullptr && !operation_.blocks->contiguous();
   mine_.usable = inputUsable && outputUsable && !overwrites && !hasGaps ? 1 : 0;
   negotiation_ = communicator_->nextNegotiation();
   endpoint.post(negotiation_, mine_);

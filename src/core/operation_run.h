@@ -34,7 +34,7 @@ class OperationRun {
  private:
   enum class Phase : uint8_t { negotiating, running };
 
-  void postBoard();
+  void postBoard(bool fromFile);
   HostRun::State advanceNegotiation();
   Status mapPeers();
   Status launch(bool zeroCopy);

@@ -1,6 +1,7 @@
 #include "core/planner.h"
 
 #include <algorithm>
+#include <optional>
 #include <set>
 
 #include "algorithms/hierarchical.h"
@@ -32,6 +33,21 @@ std::vector<std::vector<int32_t>> inOrder(std::vector<std::vector<int32_t>> host
   return hosts;
 }
 
+/// Whether this rank's call is in place, as NCCL defines it; none where the call does not have both buffers
+/// here, so that it makes no difference.
+std::optional<bool> isInPlace(const Operation& operation, int rank) {
+  if (operation.input == nullptr || operation.output == nullptr) return std::nullopt;
+  const bool inputHasAll = holdsAllBlocks(operation.collective, Buffer::input);
+  const bool outputHasAll = holdsAllBlocks(operation.collective, Buffer::output);
+  const size_t elements = operation.blocks != nullptr ? operation.blocks->offsets[static_cast<size_t>(rank)]
+                                                      : static_cast<size_t>(rank) * operation.count;
+  const size_t own = elements * sizeOf(operation.type);
+  const auto input = reinterpret_cast<uintptr_t>(operation.input) + (inputHasAll && !outputHasAll ? own : 0);
+  const auto output =
+      reinterpret_cast<uintptr_t>(operation.output) + (outputHasAll && !inputHasAll ? own : 0);
+  return input == output;
+}
+
 }  // namespace
 
 std::vector<PeerBuffer> peerBuffersOf(const Schedule& schedule) {
@@ -61,14 +77,13 @@ std::vector<PeerBuffer> peerBuffersOf(const Schedule& schedule) {
 }
 
 Result<std::unique_ptr<Planner>> Planner::create(const Endpoint& endpoint, const JobPlan& job,
-                                                 const TuningSource& tuning, CandidateSet candidates) {
+                                                 const TuningSource& tuning,
+                                                 std::shared_ptr<const CandidateSet> candidates) {
   SelectorSettings settings;
   settings.algo = params().algo();
   settings.proto = params().proto();
   TUTTI_ASSIGN(settings.tuning, tuning.load().withContext("TUTTI_TUNING_FILE"));
-  TUTTI_ASSIGN(
-      Selector selector,
-      Selector::create(std::make_shared<const CandidateSet>(std::move(candidates)), std::move(settings)));
+  TUTTI_ASSIGN(Selector selector, Selector::create(std::move(candidates), std::move(settings)));
   return std::unique_ptr<Planner>(new Planner(endpoint, job, std::move(selector)));
 }
 
@@ -77,6 +92,7 @@ Planner::Planner(const Endpoint& endpoint, const JobPlan& job, Selector selector
       layout_(job.ring),
       hosts_(inOrder(endpoint.hosts(), layout_)),
       linkBandwidth_(job.linkBandwidth),
+      crowded_(job.crowded),
       selector_(std::move(selector)) {}
 
 Status Planner::pin(const std::string& algo, const std::string& proto, int channels) {
@@ -94,6 +110,7 @@ Status Planner::pin(const std::string& algo, const std::string& proto, int chann
   if (!proto.empty()) settings.protoName = "proto ";
   settings.channels = channels;
   TUTTI_ASSIGN(selector_, Selector::create(selector_.candidates(), std::move(settings)));
+  for (std::atomic<uint64_t>& passed : passed_) passed.store(0, std::memory_order_relaxed);
   plans_.clear();  // schedules stay: they do not depend on why they are chosen
   return Status::ok();
 }
@@ -107,8 +124,10 @@ SelectorInput Planner::inputFor(const Operation& operation, bool zeroCopy) const
   input.hosts = static_cast<int32_t>(hosts_.size());
   input.rails = railCount(hosts_);
   input.linkBandwidth = linkBandwidth_;
+  input.crowded = crowded_;
   input.zeroCopyUsable = zeroCopy;
   input.maxChannels = endpoint_.options().channels;
+  input.root = operation.root;
   input.sliceBytes = endpoint_.options().slotBytes;
   return input;
 }
@@ -119,8 +138,38 @@ Result<Choice> Planner::choiceFor(const Operation& operation, bool zeroCopy) con
 
 Status Planner::check(const Operation& operation) const {
   if (!selector_.isLimited() || endpoint_.ranks() == 1) return Status::ok();
-  if (choiceFor(operation, true).isOk()) return Status::ok();
-  return choiceFor(operation, false).status();
+  const uint64_t key = checkKey(operation);
+  std::atomic<uint64_t>& passed = passed_[key % passed_.size()];
+  if (passed.load(std::memory_order_relaxed) == key) return Status::ok();
+  if (const auto mapped = choiceFor(operation, true); mapped.isOk()) {
+    TUTTI_TRY(checkKind(operation, *mapped->algorithm));
+  } else {
+    TUTTI_ASSIGN(const Choice plain, choiceFor(operation, false));
+    TUTTI_TRY(checkKind(operation, *plain.algorithm));
+  }
+  passed.store(key, std::memory_order_relaxed);
+  return Status::ok();
+}
+
+/// Names a kind of call for check(). Two kinds with one key would let the second pass, whose error then comes
+/// when it runs.
+uint64_t Planner::checkKey(const Operation& operation) const {
+  const std::optional<bool> inPlace = isInPlace(operation, endpoint_.rank());
+  uint64_t key = vectorBytes(operation, endpoint_.ranks());
+  for (const auto part : {static_cast<uint64_t>(operation.collective), static_cast<uint64_t>(operation.root),
+                          static_cast<uint64_t>(inPlace ? 1 + int{*inPlace} : 0)})
+    key = (key ^ key >> 29) * 0x9e3779b97f4a7c15u + part;
+  return key | 1;  // 0 is an empty place
+}
+
+Status Planner::checkKind(const Operation& operation, const Candidate& algorithm) const {
+  if (algorithm.forAllCalls()) return Status::ok();
+  const std::optional<bool> inPlace = isInPlace(operation, endpoint_.rank());
+  if (!inPlace || (*inPlace ? algorithm.inPlace : algorithm.outOfPlace)) return Status::ok();
+  return invalidUsage("{}: algorithm {} ({}) is proved for calls {} only, and this call of rank {} is {}",
+                      name(operation.collective), algorithm.name, algorithm.file,
+                      *inPlace ? "out of place" : "in place", endpoint_.rank(),
+                      *inPlace ? "in place" : "out of place");
 }
 
 Result<double> Planner::predictSeconds(const Operation& operation) const {
@@ -147,7 +196,11 @@ Result<Plan> Planner::plan(const Operation& operation, bool zeroCopy) {
   // Whether blocks differ changes where they lie, not what is done with them.
   const PlanKey key(operation.collective, operation.root, vectorBytes(operation, endpoint_.ranks()),
                     zeroCopy);
-  if (const auto found = plans_.find(key); found != plans_.end()) return found->second;
+  if (const auto found = plans_.find(key); found != plans_.end()) {
+    if (const Candidate* algorithm = found->second.choice.algorithm)
+      TUTTI_TRY(checkKind(operation, *algorithm));
+    return found->second;
+  }
   if (plans_.size() >= kMostPlans) plans_.clear();  // a program that never calls twice alike
   TUTTI_ASSIGN(Plan made, makePlan(operation, zeroCopy));
   logChoice(operation, zeroCopy, made);
@@ -157,6 +210,7 @@ Result<Plan> Planner::plan(const Operation& operation, bool zeroCopy) {
 Result<Plan> Planner::makePlan(const Operation& operation, bool zeroCopy) {
   Plan plan;
   TUTTI_ASSIGN(plan.choice, choiceFor(operation, zeroCopy));
+  TUTTI_TRY(checkKind(operation, *plan.choice.algorithm));
   TUTTI_ASSIGN(plan.schedule, schedule(plan.choice, operation.collective, operation.root, zeroCopy));
   plan.sliceBytes = sliceBytesFor(*plan.schedule);
   plan.channels = plan.choice.channels;

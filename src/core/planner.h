@@ -1,6 +1,8 @@
 // From an operation to the schedule that runs it: selection, generation, caching.
 #pragma once
 
+#include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -22,6 +24,7 @@ namespace tutti {
 struct PeerBuffer {
   int rank = 0;
   Buffer buffer = Buffer::input;
+  // NOLINTNEXTLINE(modernize-use-nullptr): clang-tidy 14 takes its 0
   friend auto operator<=>(const PeerBuffer&, const PeerBuffer&) = default;
 };
 
@@ -46,9 +49,9 @@ class Planner {
   /// Ranks are visited in the job's order. An error when NCCL_ALGO or NCCL_PROTO cannot be understood, or the
   /// tuning file cannot be used. `candidates`: what may run calls. It and the tuning file are the same on all
   /// ranks.
-  static Result<std::unique_ptr<Planner>> create(const Endpoint& endpoint, const JobPlan& job,
-                                                 const TuningSource& tuning = {},
-                                                 CandidateSet candidates = CandidateSet::shipped());
+  static Result<std::unique_ptr<Planner>> create(
+      const Endpoint& endpoint, const JobPlan& job, const TuningSource& tuning = {},
+      std::shared_ptr<const CandidateSet> candidates = CandidateSet::sharedShipped());
 
   /// Replaces what NCCL_ALGO, NCCL_PROTO (an empty text: what they say counts again) and the cost model (0:
   /// again) say about the choice. Nothing may be running or be enqueued meanwhile.
@@ -81,6 +84,9 @@ class Planner {
  private:
   Planner(const Endpoint& endpoint, const JobPlan& job, Selector selector);
 
+  /// An error where the algorithm is not proved for this rank's kind of call, in place or not.
+  Status checkKind(const Operation& operation, const Candidate& algorithm) const;
+  uint64_t checkKey(const Operation& operation) const;
   void logChoice(const Operation& operation, bool zeroCopy, const Plan& plan) const;
   Result<Plan> makePlan(const Operation& operation, bool zeroCopy);
   Result<std::shared_ptr<const Schedule>> schedule(const Choice& choice, Collective collective, int root,
@@ -99,8 +105,10 @@ class Planner {
   const Layout layout_;                            // host by host: a ring enters and leaves each host once
   const std::vector<std::vector<int32_t>> hosts_;  // groups that share memory, in that order
   const double linkBandwidth_;
+  const bool crowded_;
   Selector selector_;
   Choice lastUsed_;
+  mutable std::array<std::atomic<uint64_t>, 16> passed_{};  // keys of calls that check() has let pass
   std::map<ScheduleKey, std::shared_ptr<const Schedule>> schedules_;
   std::map<PlanKey, Plan> plans_;
 };

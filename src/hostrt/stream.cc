@@ -2,6 +2,7 @@
 
 #include <sched.h>
 
+#include <algorithm>
 #include <chrono>
 
 #include "hostrt/capture.h"
@@ -17,9 +18,11 @@ void Stream::submitOne() {
 }
 
 void Stream::completeOne() {
-  completed.fetch_add(1, std::memory_order_release);
+  const uint64_t now = completed.fetch_add(1, std::memory_order_release) + 1;
   if (kind == Kind::blocking && !isBusy()) --device.busyBlocking;
-  if (waiters_ > 0) changed_.notify_all();
+  if (now < wanted_) return;
+  wanted_ = kNothing;
+  changed_.notify_all();
 }
 
 void Stream::becomeInactive() {
@@ -148,10 +151,11 @@ void waitFor(const Marker& marker) {
 
   Stream& stream = *marker.stream;
   std::unique_lock lock(stream.device.mutex);
-  ++stream.waiters_;
   // The time-out serves process exit alone: workers stop then, and nobody notifies.
-  while (!marker.reached() && !isExiting()) stream.changed_.wait_for(lock, std::chrono::seconds(1));
-  --stream.waiters_;
+  while (!marker.reached() && !isExiting()) {
+    stream.wanted_ = std::min(stream.wanted_, marker.number);
+    stream.changed_.wait_for(lock, std::chrono::seconds(1));
+  }
 }
 
 void waitForAll(const std::vector<Marker>& markers) {
@@ -164,7 +168,7 @@ void Stream::forgetWork() {
   handedOff_ = {};
   hasHandedOff_ = false;
   active_ = false;
-  waiters_ = 0;
+  wanted_ = kNothing;
   completed.store(submitted_, std::memory_order_release);
 }
 

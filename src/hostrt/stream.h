@@ -112,7 +112,9 @@ class Stream : public HandleTarget {
   bool hasHandedOff_ = false;
   tuttiStreamTask handedOff_{};  // goes before the queue
   std::deque<StreamWork> queue_;
-  int waiters_ = 0;
+  /// The lowest number that anybody waits for: whoever waits for the last of many is not woken by each.
+  static constexpr uint64_t kNothing = UINT64_MAX;
+  uint64_t wanted_ = kNothing;
   std::condition_variable changed_;
 };
 

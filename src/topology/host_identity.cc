@@ -11,6 +11,7 @@ Result<HostIdentity> thisProcess() {
   identity.hostName = hostName();
   identity.hostId = hostIdentity();
   identity.pid = ::getpid();
+  identity.machineId = machineIdentity();
   TUTTI_ASSIGN(identity.processToken, processToken());
   return identity;
 }

@@ -16,6 +16,7 @@ struct HostIdentity {
   int64_t pid = 0;
   /// Random, the same for all threads of this process, another one in a forked child.
   uint64_t processToken = 0;
+  std::string machineId;  // see machineIdentity() in base/identity.h
 };
 
 /// Read anew at every call. Fails only where the system gives no random numbers.

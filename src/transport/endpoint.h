@@ -31,6 +31,8 @@ struct PeerInfo {
   int device = 0;
   int numaNode = -1;            // of the device; -1: not known
   uint64_t topologyDigest = 0;  // of what it sees of its host's hardware: equal where ranks see the same
+  int processors = 0;           // of its machine, that are online; 0: not known
+  std::string machineId = {};   // equal for hosts that share processors (containers); empty: not known
 };
 
 /// Sizes that all ranks of a communicator agreed on.

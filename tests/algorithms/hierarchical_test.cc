@@ -4,7 +4,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <numeric>
 #include <string>
 #include <vector>
 
@@ -20,18 +19,6 @@ int32_t ranksOf(const Hosts& hosts) {
   size_t ranks = 0;
   for (const auto& host : hosts) ranks += host.size();
   return static_cast<int32_t>(ranks);
-}
-
-/// Hosts of these sizes, ranks in order.
-Hosts hostsOfSizes(const std::vector<int32_t>& sizes) {
-  Hosts hosts;
-  int32_t rank = 0;
-  for (const int32_t size : sizes) {
-    hosts.emplace_back(static_cast<size_t>(size));
-    std::iota(hosts.back().begin(), hosts.back().end(), rank);
-    rank += size;
-  }
-  return hosts;
 }
 
 /// Bit h of `mapped`: host h works in its users' buffers.
@@ -67,7 +54,7 @@ TEST(Hierarchical, IsProvedForHostsOfAnySizesAndAnyMixOfWays) {
                                             {8, 1},
                                             {9, 1, 1},
                                             {2, 2, 2, 2, 2, 2, 2, 2}}) {
-    const Hosts hosts = hostsOfSizes(sizes);
+    const Hosts hosts = consecutiveHosts(sizes);
     for (unsigned mapped = 0; mapped < (1u << hosts.size()); ++mapped)
       for (const int32_t fifoSlots : {2, 8}) {
         const auto certificate = prove(schedules(hosts, mapped), {.fifoSlots = fifoSlots});
@@ -88,7 +75,7 @@ TEST(Hierarchical, DoesNotMindWhereRanksLieNorTheOrderOfHosts) {
 }
 
 TEST(Hierarchical, CallsOfAllKindsFollowEachOther) {
-  const Hosts hosts = hostsOfSizes({2, 3, 1});
+  const Hosts hosts = consecutiveHosts({2, 3, 1});
   const ScheduleSet mapped = schedules(hosts, kAllMapped);
   const ScheduleSet messages = schedules(hosts, 0);
   const ScheduleSet mixed = schedules(hosts, 2);
@@ -102,7 +89,7 @@ TEST(Hierarchical, CallsOfAllKindsFollowEachOther) {
 TEST(Hierarchical, SendsTheLeastBetweenHostsAndSumsInOneOrder) {
   for (const int32_t hosts : {2, 3, 5})
     for (const int32_t local : {1, 2, 4}) {
-      const Hosts all = hostsOfSizes(std::vector<int32_t>(static_cast<size_t>(hosts), local));
+      const Hosts all = consecutiveHosts(std::vector<int32_t>(static_cast<size_t>(hosts), local));
       const auto mapped = prove(schedules(all, kAllMapped));
       const auto messages = prove(schedules(all, 0));
       ASSERT_TRUE(mapped.isOk() && messages.isOk());
@@ -119,11 +106,11 @@ TEST(Hierarchical, SendsTheLeastBetweenHostsAndSumsInOneOrder) {
 }
 
 TEST(Hierarchical, GivesEachRankOfALargeHostItsOwnRailAndASmallHostSeveral) {
-  EXPECT_EQ(railCount(hostsOfSizes({2, 2, 2})), 2);
-  EXPECT_EQ(railCount(hostsOfSizes({3, 1, 2})), 3);
-  EXPECT_EQ(railCount(hostsOfSizes({8, 1})), kMostRailsPerRank);
-  EXPECT_EQ(railCount(hostsOfSizes({1, 1, 1})), 1);
-  const ScheduleSet set = schedules(hostsOfSizes({3, 1, 2}), 0);
+  EXPECT_EQ(railCount(consecutiveHosts({2, 2, 2})), 2);
+  EXPECT_EQ(railCount(consecutiveHosts({3, 1, 2})), 3);
+  EXPECT_EQ(railCount(consecutiveHosts({8, 1})), kMostRailsPerRank);
+  EXPECT_EQ(railCount(consecutiveHosts({1, 1, 1})), 1);
+  const ScheduleSet set = schedules(consecutiveHosts({3, 1, 2}), 0);
   EXPECT_EQ(set[3].lanes.size(), 3u);  // alone on its host: works for all rails
   for (const Schedule& schedule : set) EXPECT_EQ(schedule.parts, 9);
 }
@@ -150,7 +137,7 @@ TEST(Hierarchical, HostsMustHoldEachRankOnce) {
 }
 
 TEST(Hierarchical, PeersOfAHostThatDoesNotDeclareItsBuffersMayNotUseThem) {
-  ScheduleSet set = schedules(hostsOfSizes({2, 2}), kAllMapped);
+  ScheduleSet set = schedules(consecutiveHosts({2, 2}), kAllMapped);
   set[1].sharedUserBuffers = false;
   set[1].lanes.erase(set[1].lanes.begin());  // it works for no rail any more
   const auto certificate = prove(set);

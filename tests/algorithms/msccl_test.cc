@@ -14,7 +14,9 @@ namespace {
 using testing::HasSubstr;
 
 std::string dataPath(const std::string& name) {
-  return std::string(TUTTI_SOURCE_DIR) + "/tests/algorithms/data/" + name;
+  const bool isExample = name.ends_with("_allreduce_4.xml") || name.ends_with("_allreduce_8.xml");
+  return std::string(TUTTI_SOURCE_DIR) + (isExample ? "/examples/algorithms/" : "/tests/algorithms/data/") +
+         name;
 }
 
 std::string readText(const std::string& name) { return test::contentOf(dataPath(name)); }
@@ -35,7 +37,8 @@ void expectRefused(const std::string& text, const std::vector<std::string>& word
 
 TEST(Msccl, FilesAreProvedForCallsInAndOutOfPlace) {
   for (const char* name : {"allreduce_allpairs_4.xml", "allreduce_allpairs_8.xml", "allreduce_tworings_4.xml",
-                           "allgather_doubling_4.xml", "reducescatter_halving_4.xml"}) {
+                           "allgather_doubling_4.xml", "reducescatter_halving_4.xml", "pairs_allreduce_4.xml",
+                           "hosts_allreduce_8.xml"}) {
     const auto imported = importMscclXml(readText(name), name);
     ASSERT_TRUE(imported.isOk()) << imported.status().message();
     EXPECT_TRUE(imported->inPlace) << name;
@@ -89,7 +92,7 @@ TEST(Msccl, BrokenCopiesAreRefusedWithThePlaceAndTheReason) {
 
 TEST(Msccl, EveryDroppedStepIsNoticed) {
   for (const char* name : {"allreduce_allpairs_4.xml", "allreduce_tworings_4.xml", "allgather_doubling_4.xml",
-                           "reducescatter_halving_4.xml"}) {
+                           "reducescatter_halving_4.xml", "pairs_allreduce_4.xml", "hosts_allreduce_8.xml"}) {
     const auto program = parseMscclXml(readText(name), name);
     ASSERT_TRUE(program.isOk());
     for (size_t g = 0; g < program->gpus.size(); ++g)
@@ -109,8 +112,8 @@ TEST(Msccl, EveryDroppedStepIsNoticed) {
 }
 
 TEST(Msccl, EveryDroppedDependencyIsNoticed) {
-  for (const char* name :
-       {"allreduce_allpairs_4.xml", "allgather_doubling_4.xml", "reducescatter_halving_4.xml"}) {
+  for (const char* name : {"allreduce_allpairs_4.xml", "allgather_doubling_4.xml",
+                           "reducescatter_halving_4.xml", "pairs_allreduce_4.xml", "hosts_allreduce_8.xml"}) {
     const auto program = parseMscclXml(readText(name), name);
     ASSERT_TRUE(program.isOk());
     for (size_t g = 0; g < program->gpus.size(); ++g)

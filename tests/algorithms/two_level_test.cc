@@ -3,7 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include <numeric>
 #include <string>
 #include <vector>
 
@@ -14,17 +13,6 @@ namespace tutti {
 namespace {
 
 using RanksOfHosts = std::vector<std::vector<int32_t>>;
-
-RanksOfHosts ranksOfSizes(const std::vector<int32_t>& sizes) {
-  RanksOfHosts hosts;
-  int32_t rank = 0;
-  for (const int32_t size : sizes) {
-    hosts.emplace_back(static_cast<size_t>(size));
-    std::iota(hosts.back().begin(), hosts.back().end(), rank);
-    rank += size;
-  }
-  return hosts;
-}
 
 /// Bit h of `mapped`: host h works in its users' buffers.
 ScheduleSet pairSchedules(const Algorithm& pair, Collective collective, const RanksOfHosts& hosts,
@@ -59,7 +47,7 @@ TEST(TwoLevel, EveryPairIsProvedForHostsOfAnySizesAndAnyMixOfWays) {
   for (const std::vector<int32_t>& sizes :
        {std::vector<int32_t>{1, 2}, {2, 2}, {3, 5}, {7, 1}, {3, 1, 2}, {4}, {1, 1, 1}, {2, 3, 1, 2}})
     forAllPairs([&](const Algorithm& pair, Collective collective) {
-      const RanksOfHosts hosts = ranksOfSizes(sizes);
+      const RanksOfHosts hosts = consecutiveHosts(sizes);
       const bool ways = pair.intra == "direct";
       const auto all = 1u << hosts.size();
       for (unsigned mapped = 0; mapped < (ways ? all : 1u); ++mapped) {
@@ -90,7 +78,7 @@ TEST(TwoLevel, RanksMayStandOnHostsInAnyOrder) {
 TEST(TwoLevel, RailsShareTheVolumeBetweenHosts) {
   ScheduleRequest request;
   request.ranks = 16;
-  request.hosts = ranksOfSizes({4, 4, 4, 4});
+  request.hosts = consecutiveHosts({4, 4, 4, 4});
   request.inter = request.intra = "ring";
   EXPECT_EQ(twoLevelRails(request), 4);
   const ScheduleSet set = pairSchedules(*findAlgorithm("hierarchical/direct/circulant"),

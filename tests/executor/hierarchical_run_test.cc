@@ -7,7 +7,6 @@ namespace tutti {
 namespace {
 
 using test::Call;
-using test::CallData;
 using test::Team;
 
 /// The schedules of all ranks; bit h of `mapped`: host h works in its users' buffers.
@@ -76,14 +75,7 @@ TEST_P(HostsOf, GiveExactResultsInEachWayForAllTypesAndOperators) {
         call.salt = calls.size();
         calls.push_back(call);
       }
-  std::vector<CallData> data;
-  data.reserve(calls.size());
-  for (const Call& call : calls) data.emplace_back(team, call);
-  test::runInThreads(team, data);
-  for (const CallData& one : data) {
-    one.expectRight();
-    if (HasFatalFailure()) return;
-  }
+  test::expectRightInThreads(team, calls);
 }
 
 // 1+2, 3+5 and 7+1 ranks.
@@ -121,14 +113,7 @@ TEST_P(UnevenHosts, RunEveryAlgorithmThatUsesMessagesAndGetExactResults) {
     }
   }
   EXPECT_GT(calls.size(), 200u);
-  std::vector<CallData> data;
-  data.reserve(calls.size());
-  for (const Call& call : calls) data.emplace_back(team, call);
-  test::runInThreads(team, data);
-  for (const CallData& one : data) {
-    one.expectRight();
-    if (HasFatalFailure()) return;
-  }
+  test::expectRightInThreads(team, calls);
 }
 
 }  // namespace

@@ -370,4 +370,16 @@ inline void runInterleaved(Team& team, std::vector<CallData>& calls, uint64_t se
   }
 }
 
+/// Prepares the calls' data, runs them in threads, expects right results.
+inline void expectRightInThreads(Team& team, const std::vector<Call>& calls) {
+  std::vector<CallData> data;
+  data.reserve(calls.size());
+  for (const Call& call : calls) data.emplace_back(team, call);
+  runInThreads(team, data);
+  for (const CallData& one : data) {
+    one.expectRight();
+    if (testing::Test::HasFatalFailure()) return;
+  }
+}
+
 }  // namespace tutti::test

@@ -301,6 +301,32 @@ TEST(Streams, IdleOnesCostNoProcessorTime) {
   ASSERT_CUDA(cudaStreamDestroy(stream));
 }
 
+TEST(Streams, WakeWaitersForEachOfTheirMarks) {
+  // A wake-up that is lost costs a second, because waiters look once in a second.
+  cudaStream_t stream = make();
+  const auto nap = [](void*) { std::this_thread::sleep_for(std::chrono::milliseconds(20)); };
+  constexpr int kWork = 12;
+  std::vector<cudaEvent_t> events(kWork);
+  const auto begin = std::chrono::steady_clock::now();
+  for (cudaEvent_t& event : events) {
+    ASSERT_CUDA(cudaEventCreate(&event));
+    ASSERT_CUDA(cudaLaunchHostFunc(stream, nap, nullptr));
+    ASSERT_CUDA(cudaEventRecord(event, stream));
+  }
+  // Threads that wait for late marks come first, so that earlier ones have to be told from them.
+  std::vector<std::thread> waiters;
+  for (int i = kWork - 1; i >= 0; i -= 3)
+    waiters.emplace_back([&, i] { EXPECT_CUDA(cudaEventSynchronize(events[i])); });
+  for (int i = 0; i < kWork; ++i) ASSERT_CUDA(cudaEventSynchronize(events[i]));
+  for (std::thread& waiter : waiters) waiter.join();
+  // And one for the last mark of all, after which nothing else happens.
+  ASSERT_CUDA(cudaLaunchHostFunc(stream, nap, nullptr));
+  ASSERT_CUDA(cudaStreamSynchronize(stream));
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::milliseconds(900));
+  for (cudaEvent_t event : events) EXPECT_CUDA(cudaEventDestroy(event));
+  ASSERT_CUDA(cudaStreamDestroy(stream));
+}
+
 TEST(Streams, TakeWorkFromManyThreads) {
   cudaStream_t stream = make();
   static std::atomic<int> count;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <fstream>
 #include <sstream>
@@ -17,5 +18,22 @@ inline std::string contentOf(const std::string& path) {
   text << in.rdbuf();
   return text.str();
 }
+
+/// A file of a test, removed at its end.
+class TemporaryFile {
+ public:
+  explicit TemporaryFile(const std::string& content = "") {
+    static int number = 0;
+    path_ = testing::TempDir() + "/tutti-test-" + std::to_string(::getpid()) + "-" + std::to_string(number++);
+    if (!content.empty()) std::ofstream(path_) << content;
+  }
+  ~TemporaryFile() { ::unlink(path_.c_str()); }
+  TemporaryFile(const TemporaryFile&) = delete;
+  TemporaryFile& operator=(const TemporaryFile&) = delete;
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
 
 }  // namespace tutti::test

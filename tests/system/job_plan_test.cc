@@ -15,27 +15,10 @@ namespace tutti::system_test {
 namespace {
 
 using namespace std::chrono_literals;
+using test::TemporaryFile;
 using testing::AnyOf;
 using testing::HasSubstr;
 using testing::Not;
-
-/// A file of this test, removed at its end.
-class TemporaryFile {
- public:
-  explicit TemporaryFile(const std::string& content = "") {
-    static int number = 0;
-    path_ =
-        testing::TempDir() + "/tutti-job-plan-" + std::to_string(::getpid()) + "-" + std::to_string(number++);
-    if (!content.empty()) std::ofstream(path_) << content;
-  }
-  ~TemporaryFile() { ::unlink(path_.c_str()); }
-  TemporaryFile(const TemporaryFile&) = delete;
-  TemporaryFile& operator=(const TemporaryFile&) = delete;
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
 
 constexpr const char* kTwoNodes =
     R"(<system version="1"><cpu numaid="0" affinity="1"/><cpu numaid="1" affinity="2"/></system>)";

@@ -328,13 +328,16 @@ TEST_P(BothPaths, WaitingForARankThatHasLeftIsAnError) {
   ranks.expectSuccess(kPatience);
 }
 
+// Not of the same count: on two ranks these two send messages of the same sizes, and only the check tells
+// them apart.
 TEST_P(BothPaths, LargeCallsThatDoNotMatchAreReportedWithoutTheCheck) {
+  constexpr size_t kOther = kMany - 1000;
   const Settings settings{{"TUTTI_TIMEOUT", "0.4"}};
   RankProcesses ranks(2, GetParam(), [](Rank& self, const ChildSide& parent) {
     float* data = allocate(3 * kMany, parent);
-    const ncclResult_t result = self.rank == 0
-                                    ? allReduce(self, data)
-                                    : ncclAllGather(data, data + kMany, kMany, ncclFloat, self.comm, nullptr);
+    const ncclResult_t result =
+        self.rank == 0 ? allReduce(self, data)
+                       : ncclAllGather(data, data + kMany, kOther, ncclFloat, self.comm, nullptr);
     return sayError(self, parent, result);
   });
   for (int rank = 0; rank < 2; ++rank) EXPECT_THAT(errorOf(ranks, rank), HasSubstr("do not match"));

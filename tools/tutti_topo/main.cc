@@ -16,6 +16,7 @@
 
 #include "base/log.h"
 #include "base/params.h"
+#include "drawing/png.h"
 #include "topology/detect.h"
 #include "topology/device_place.h"
 #include "topology/explain.h"
@@ -147,7 +148,7 @@ tutti::Result<std::optional<std::string>> special(const Options& options, const 
       (acrossHosts ? ", as one of several hosts" : ", alone");
   const std::string svg = tutti::topo::pictureSvg(graph, paths, host.request, host.plan, title);
   if (!options.svgFile.empty()) TUTTI_TRY(writeFile(options.svgFile, svg));
-  if (!options.pngFile.empty()) TUTTI_TRY(tutti::topo::writePng(svg, options.pngFile));
+  if (!options.pngFile.empty()) TUTTI_TRY(tutti::drawing::writePng(svg, options.pngFile));
   return std::optional(std::string());
 }
 

@@ -6,13 +6,15 @@
 #include <utility>
 #include <vector>
 
+#include "drawing/svg.h"
 #include "topology/cpu_mask.h"
 #include "topology/plan_report.h"
 #include "topology/report.h"
-#include "tutti_topo/svg.h"
 
 namespace tutti::topo {
 namespace {
+
+using namespace drawing;
 
 // Pixels.
 constexpr double kMargin = 24, kGap = 10, kGpuWidth = 84, kNicWidth = 112, kOtherWidth = 64;

@@ -14,7 +14,4 @@ namespace tutti::topo {
 std::string pictureSvg(const Graph& graph, const Paths& paths, const SearchRequest& request,
                        const ChannelPlan& plan, const std::string& title);
 
-/// Writes an SVG's text as a PNG. Fails where this program was built without librsvg, and says what to do.
-Status writePng(const std::string& svg, const std::string& path);
-
 }  // namespace tutti::topo

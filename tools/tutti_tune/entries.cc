@@ -80,12 +80,18 @@ std::vector<TuningEntry> entriesFor(const std::vector<Point>& points, const Sele
   for (const auto& [key, series] : seriesOf(points)) {
     std::vector<TuningEntry> mapped = entriesOf(series, selector, true, noise);
     std::vector<TuningEntry> others = entriesOf(series, selector, false, noise);
-    if (mapped != others) {
-      for (TuningEntry& entry : mapped) entry.mapped = true;
-      for (TuningEntry& entry : others) entry.mapped = false;
-      all.insert(all.end(), others.begin(), others.end());
+    // What holds for both needs no word about buffers.
+    for (TuningEntry& entry : mapped) {
+      const auto twin = std::ranges::find(others, entry);
+      if (twin == others.end()) {
+        entry.mapped = true;
+      } else {
+        others.erase(twin);
+      }
     }
+    for (TuningEntry& entry : others) entry.mapped = false;
     all.insert(all.end(), mapped.begin(), mapped.end());
+    all.insert(all.end(), others.begin(), others.end());
   }
   return all;
 }

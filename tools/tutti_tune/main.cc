@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <cstdlib>
 #include <ctime>
 #include <memory>
 #include <string>
@@ -32,7 +33,7 @@ Outcome toOutcome(const Status& status) {
 Result<Selector> selectorWith(const TuningFile& file) {
   SelectorSettings settings;
   settings.tuning = std::make_shared<const TuningFile>(file);
-  return Selector::create(std::make_shared<const CandidateSet>(CandidateSet::shipped()), std::move(settings));
+  return Selector::create(CandidateSet::sharedShipped(), std::move(settings));
 }
 
 std::string headText(const Options& options, const Survey& survey) {
@@ -95,6 +96,19 @@ Outcome writeTuning(const Options& options, const Survey& survey) {
   return Outcome::ok();
 }
 
+/// Measurements beside others' work are worth little: says so.
+void warnOfLoad() {
+  double load = 0;
+  if (::getloadavg(&load, 1) != 1) return;
+  const auto processors = static_cast<double>(::sysconf(_SC_NPROCESSORS_ONLN));
+  if (load > 0.5 * processors)
+    std::fprintf(stderr,
+                 "tutti-tune: the load of this machine is %.1f on %.0f processors: others' work disturbs the "
+                 "measurement "
+                 "(--quantile 10 helps a little)\n",
+                 load, processors);
+}
+
 Outcome report(const Options& options, const Survey& survey, bool* passed) {
   if (survey.left > 0)
     std::printf("# The time was over before %zu calls were measured: --budget gives more\n", survey.left);
@@ -123,6 +137,7 @@ Outcome run(const Options& options, perf::Processes& processes, bool* passed) {
   int threads = 1;
   if (const Outcome outcome = threadsOf(options, processes.size(), &threads); !outcome.isOk()) return outcome;
   const size_t most = options.maxBytes + sizeof(float) * static_cast<size_t>(options.mostRanks());
+  if (processes.rank() == 0) warnOfLoad();
   Team team(options.ranks, threads, most, processes);
   return team.run([&](Team& conducted) {
     Survey result;

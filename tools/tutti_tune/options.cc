@@ -8,6 +8,7 @@
 #include <CLI/CLI.hpp>
 
 #include "algorithms/algorithm_filter.h"
+#include "base/text.h"
 #include "common/size.h"
 
 namespace tutti::tune {
@@ -78,7 +79,7 @@ int parseOptions(int argc, char** argv, bool speaks, Options* options) {
       "tutti-tune");
   app.set_version_flag("--version", "tutti-tune " TUTTI_VERSION);
   std::string ranks = "2,3,4,8", collectives, least = "8", most = "16M", budget = "60s";
-  double noise = 5;
+  double noise = 5, quantile = 50;
   app.add_option("-n,--ranks", ranks, "numbers of ranks to tune for")->capture_default_str();
   app.add_option("-t,--threads", options->threads, "ranks of each process (as many as the largest -n needs)")
       ->check(CLI::Range(1, kMostRanks));
@@ -92,6 +93,11 @@ int parseOptions(int argc, char** argv, bool speaks, Options* options) {
       ->capture_default_str();
   app.add_option("--noise", noise, "percent by which another choice must be better to be fixed")
       ->check(CLI::Range(0.0, 1000.0))
+      ->capture_default_str();
+  app.add_option(
+         "--quantile", quantile,
+         "which of the samples counts, in percent: 50 is the median; less where others use the machine, too")
+      ->check(CLI::Range(1.0, 99.0))
       ->capture_default_str();
   app.add_option("-o,--output", options->output, "the tuning file to write")->capture_default_str();
   app.add_flag(
@@ -114,6 +120,7 @@ int parseOptions(int argc, char** argv, bool speaks, Options* options) {
     return code == 0 ? 0 : 2;
   }
   options->noise = noise / 100;
+  options->quantile = quantile / 100;
   const auto check = [&](const char* flag, const std::string& text, const std::string& problem) {
     if (!problem.empty() && speaks)
       std::fprintf(stderr, "tutti-tune: %s %s: %s\n", flag, text.c_str(), problem.c_str());

@@ -18,6 +18,7 @@ struct Options {
   size_t factor = 8;
   double budgetSeconds = 60;
   double noise = 0.05;
+  double quantile = 0.5;  // of the samples, that counts as a way's time
   bool compare = false;
   double limit = 0;  // --compare: the geometric mean above which the program fails; 0: none
   std::string output = "tuning.csv";

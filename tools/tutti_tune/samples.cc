@@ -5,17 +5,20 @@
 
 namespace tutti::tune {
 
-Median medianOf(std::vector<double> samples) {
+Median medianOf(std::vector<double> samples, double quantile) {
   if (samples.empty()) return {};
   std::ranges::sort(samples);
-  const size_t n = samples.size();
-  const double middle = n % 2 == 1 ? samples[n / 2] : (samples[n / 2 - 1] + samples[n / 2]) / 2;
-  // The number of samples below the median is binomial (n, 1/2): n/2 +- 1.96 sqrt(n)/2.
-  const double spread = 0.98 * std::sqrt(static_cast<double>(n));
-  const double half = static_cast<double>(n) / 2;
-  const auto low = static_cast<size_t>(std::max(0.0, std::floor(half - spread)));
-  const auto high = static_cast<size_t>(std::min(static_cast<double>(n - 1), std::ceil(half + spread)));
-  return {middle, samples[low], samples[high]};
+  const auto n = static_cast<double>(samples.size());
+  const auto at = [&](double position) {  // 0 .. n - 1, also between two samples
+    const double place = std::clamp(position, 0.0, n - 1);
+    const auto below = static_cast<size_t>(place);
+    const size_t above = std::min(below + 1, samples.size() - 1);
+    return samples[below] + (place - static_cast<double>(below)) * (samples[above] - samples[below]);
+  };
+  // The number of samples below the quantile q is binomial (n, q): n q +- 1.96 sqrt(n q (1 - q)).
+  const double spread = 1.96 * std::sqrt(n * quantile * (1 - quantile));
+  return {at((n - 1) * quantile), at(std::floor(n * quantile - spread)),
+          at(std::ceil(n * quantile + spread))};
 }
 
 bool needsZeroCopy(const CandidateSet& candidates, const Way& way) {

@@ -10,22 +10,23 @@
 
 namespace tutti::tune {
 
-/// The median of some times, and an interval that holds the true one.
+/// The median of some times (or another quantile), and an interval that holds the true one.
 struct Median {
   double value = 0;
   double low = 0;  // of about 95 % confidence, by order statistics; of a few samples all of them
   double high = 0;
 };
-Median medianOf(std::vector<double> samples);
+Median medianOf(std::vector<double> samples, double quantile = 0.5);
 
 /// One way to run a call, and its times. The library's own choice is one too.
 struct Way {
   std::string algorithm;
   int32_t channels = 1;
   bool automatic = false;
-  bool hopeless = false;  // many times slower than others at a smaller size: one sample is enough
+  bool hopeless = false;        // many times slower than others at a smaller size: one sample is enough
   std::vector<double> seconds;  // of one call, the slowest rank's
-  Median median() const { return medianOf(seconds); }
+  double quantile = 0.5;        // that counts
+  Median median() const { return medianOf(seconds, quantile); }
 };
 
 /// One call, by all ways that can run it. Buffers can be used in place by all ranks of a host.

@@ -20,7 +20,7 @@ using perf::Outcome;
 using Clock = std::chrono::steady_clock;
 
 constexpr size_t kMostSamples = 25;
-constexpr size_t kLeastSamples = 3;
+constexpr size_t kLeastSamples = 9;  // fewer make a lucky way look best
 // Ways so many times slower than the best: no more samples, and not tried at the next size.
 constexpr double kSlow = 1.7;
 constexpr double kHopeless = 6;
@@ -107,6 +107,7 @@ class Surveyor {
     }
     if (options_.compare)
       point.ways.push_back({.algorithm = "", .channels = 0, .automatic = true, .seconds = {}});
+    for (Way& way : point.ways) way.quantile = options_.quantile;
     return point;
   }
 

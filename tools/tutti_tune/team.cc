@@ -48,12 +48,13 @@ Team::Team(std::vector<int> sizes, int threads, size_t maxBytes, perf::Processes
       processes_(processes),
       barrier_(threads),
       ranks_(static_cast<size_t>(threads)) {
+  for (const int size : sizes_) meetings_.emplace_back(std::min(size, threads));
   for (int i = 0; i < threads; ++i) ranks_[static_cast<size_t>(i)].number = processes.rank() * threads + i;
 }
 
-bool Team::meet(int index) {
+bool Team::meet(int index, const Trial& trial) {
+  if (processes_.size() == 1) return meetings_[static_cast<size_t>(trial.size)].wait();
   if (!barrier_.wait()) return false;
-  if (processes_.size() == 1) return true;
   if (index == 0 && !processes_.barrier().isOk()) barrier_.breakUp();
   return barrier_.wait();
 }
@@ -129,7 +130,7 @@ void Team::thread(int index, const std::function<Outcome(Team&)>& conduct) {
   } else {
     while (barrier_.wait() && command_.order == Order::measure) {
       rank.outcome = execute(rank, command_.trial).within("rank " + std::to_string(rank.number));
-      barrier_.wait();
+      barrier_.wait(rank.comms[static_cast<size_t>(command_.trial.size)] == nullptr);
     }
   }
   for (ncclComm_t comm : rank.comms)
@@ -198,7 +199,7 @@ Outcome Team::execute(Rank& rank, const Trial& trial) {
   rank.seconds = 0;
   const bool takesPart = rank.comms[static_cast<size_t>(trial.size)] != nullptr;
   Outcome outcome = takesPart ? time(rank, trial) : Outcome::ok();
-  if (!takesPart) meet(rank.number % threads_);
+  if (!takesPart && processes_.size() > 1) meet(rank.number % threads_, trial);
   return outcome;
 }
 
@@ -217,7 +218,7 @@ Outcome Team::time(Rank& rank, const Trial& trial) {
                           ? trial.count
                           : trial.count * static_cast<size_t>(sizes_[static_cast<size_t>(trial.size)]);
   std::fill_n(reinterpret_cast<float*>(rank.send.data()), sent, 1.0F);
-  meet(rank.number % threads_);
+  meet(rank.number % threads_, trial);
   if (!outcome.isOk()) return outcome;
   const Clock::time_point start = Clock::now();
   outcome = call(rank, trial, trial.calls);

@@ -5,6 +5,7 @@
 //               result  <- (MPI gather)    <- slowest rank of each process <- barrier
 #pragma once
 
+#include <deque>
 #include <functional>
 #include <memory>
 #include <string>
@@ -70,13 +71,14 @@ class Team {
   perf::Outcome call(Rank& rank, const Trial& trial, int calls);
   perf::Outcome obey();
   perf::Outcome collect(double* seconds);
-  bool meet(int index);
+  bool meet(int index, const Trial& trial);
 
   const std::vector<int> sizes_;
   const int threads_;
   const size_t maxBytes_;
   perf::Processes& processes_;
   perf::ThreadBarrier barrier_;
+  std::deque<perf::ThreadBarrier> meetings_;  // of the ranks of each size, where there is one process
   std::vector<Rank> ranks_;
   std::vector<ncclUniqueId> ids_;  // by size
   Command command_;

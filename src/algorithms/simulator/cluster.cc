@@ -130,6 +130,7 @@ Route Cluster::route(int32_t from, int32_t to, int32_t ring) const {
     return route;
   }
   int switches = 0;
+  route.leavesHost = true;
   const auto add = [&](int32_t portOut, int32_t portIn, float share) {
     for (const Hop& hop : host_.toPort[static_cast<size_t>(fromPlace * host_.ports + portOut)])
       addHop(fromHost, hop, share, &route.hops);

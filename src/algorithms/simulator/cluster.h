@@ -46,6 +46,7 @@ struct Latencies {
 struct Route {
   std::vector<Hop> hops;
   double latency = 0;
+  bool leavesHost = false;
 };
 
 /// Immutable. Holds the links of all hosts and of the network, and finds ways by arithmetic: nothing grows
@@ -67,6 +68,8 @@ class Cluster {
   int32_t placeOf(int32_t rank) const {
     return placement_.empty() ? rank : placement_[static_cast<size_t>(rank)];
   }
+  /// Hosts below one switch of the network: ways repeat themselves after so many.
+  int32_t hostsPerSwitch() const { return hostsPerLeaf_; }
   bool inOrder() const { return placement_.empty(); }
   /// Ranks host by host, in the order of their places.
   std::vector<std::vector<int32_t>> ranksOfHosts() const;

@@ -1,16 +1,17 @@
 // Three ways to find out how long a program takes. They share one model of a rank (docs/simulation.md, "A
 // rank"):
 //
-//   lane    waits for a message; reduces it (gamma a byte); hands its own message to the lane's sender; goes
-//   on sender  one message at a time, first in, first out; it moves at the rate that the links give it, and
-//   arrives
-//           `latency` after its last byte has left
+//   lane    waits for a message; reduces it (gamma a byte); hands its own message to a sender; goes on
+//   sender  a lane has two, for messages inside its host and for others. One message at a time, first in,
+//   first
+//           out; it moves at the rate that links give it, and arrives `latency` after its last byte has left
 #pragma once
 
 #include <cstdint>
 #include <string>
 #include <vector>
 
+#include "algorithms/registry.h"
 #include "algorithms/simulator/cluster.h"
 #include "algorithms/simulator/program.h"
 #include "base/status.h"
@@ -39,7 +40,7 @@ Result<Timing> runRounds(const Cluster& cluster, const Program& program);
 /// distance.
 struct SymmetricJob {
   Schedule schedule;                         // of position 0
-  bool exclusiveOr = false;                  // peers are at x xor distance instead of x + distance
+  Symmetry symmetry = Symmetry::shift;       // how the other positions' are like it
   std::vector<std::vector<int32_t>> orders;  // of each channel: the rank at each position
   std::vector<ChannelShare> channels;
   double slices = 1;
@@ -47,9 +48,5 @@ struct SymmetricJob {
 /// B for those: as runRounds, in time and memory of one schedule x ranks; long loops are run until they
 /// repeat themselves.
 Timing runSymmetric(const Cluster& cluster, const SymmetricJob& job);
-
-/// True when position `b`'s schedule is position 0's with every peer moved by b (or xored with it). Only for
-/// one lane of messages and local steps; others are not alike.
-bool areAlike(const Schedule& zero, const Schedule& b, bool exclusiveOr);
 
 }  // namespace tutti::sim

@@ -26,6 +26,8 @@ struct Transfer {
   double bytes = 0;
   double latency = 0;
   std::vector<Hop> hops;
+  bool leavesHost = false;
+  double limit = kNever;
   double rate = 0;
 };
 
@@ -39,8 +41,8 @@ struct LaneState {
   bool inARow = false;        // the step before only sent, too
   uint32_t flagsDone = 0;
   bool finished = false;
-  std::deque<Transfer> toSend;
-  bool sending = false;
+  std::deque<Transfer> toSend[2];  // inside the host, to others
+  bool sending[2] = {false, false};
 };
 
 class EventEngine {
@@ -91,7 +93,7 @@ class EventEngine {
   void share() {
     std::vector<Flow> flows;
     flows.reserve(active_.size());
-    for (const Transfer& transfer : active_) flows.push_back({transfer.hops, transfer.bytes});
+    for (const Transfer& transfer : active_) flows.push_back({transfer.hops, transfer.bytes, transfer.limit});
     std::vector<double> rates;
     shares_.rates(flows, &rates);
     for (size_t i = 0; i < active_.size(); ++i) active_[i].rate = rates[i];
@@ -128,8 +130,8 @@ class EventEngine {
       return;
     }
     deliver(static_cast<uint32_t>(transfer.stream), now_ + transfer.latency);
-    lanes_[transfer.lane].sending = false;
-    sendNext(transfer.lane);
+    lanes_[transfer.lane].sending[transfer.leavesHost ? 1 : 0] = false;
+    sendNext(transfer.lane, transfer.leavesHost);
   }
 
   void deliver(uint32_t stream, double arrival) {
@@ -139,12 +141,14 @@ class EventEngine {
       schedule(static_cast<uint32_t>(std::exchange(state.waitingReceiver, -1)), arrival);
   }
 
-  void sendNext(uint32_t lane) {
+  void sendNext(uint32_t lane, bool leavesHost) {
     LaneState& state = lanes_[lane];
-    if (state.sending || state.toSend.empty()) return;
-    state.sending = true;
-    start(std::move(state.toSend.front()));
-    state.toSend.pop_front();
+    const size_t which = leavesHost ? 1 : 0;
+    if (state.sending[which] || state.toSend[which].empty()) return;
+    state.sending[which] = true;
+    Transfer next = std::move(state.toSend[which].front());
+    state.toSend[which].pop_front();
+    start(std::move(next));
   }
 
   void start(Transfer transfer) {
@@ -209,7 +213,7 @@ class EventEngine {
       if (state.localRunning) return false;
       if (!hops.empty()) {
         state.localRunning = true;
-        start({lane, -1, bytesOf(ops, op.traffic), 0, std::move(hops), 0});
+        start({lane, -1, bytesOf(ops, op.traffic), 0, std::move(hops), false, kNever, 0});
         return state.localDone;  // at once for no bytes
       }
     }
@@ -253,10 +257,13 @@ class EventEngine {
     state.inARow = op.receives < 0;
     ++stream.inFlight;
     const Stream& way = program_.streams[static_cast<size_t>(op.sends)];
-    Route route = cluster_.route(way.from, way.to, program_.channels[static_cast<size_t>(way.channel)].ring);
-    state.toSend.push_back(
-        {lane, op.sends, bytesOf(program_.lanes[lane], op.share), route.latency, std::move(route.hops), 0});
-    sendNext(lane);
+    const ChannelShare& channel = program_.channels[static_cast<size_t>(way.channel)];
+    Route route = cluster_.route(way.from, way.to, channel.ring);
+    const bool leavesHost = route.leavesHost;
+    state.toSend[leavesHost ? 1 : 0].push_back({lane, op.sends, bytesOf(program_.lanes[lane], op.share),
+                                                route.latency, std::move(route.hops), leavesHost,
+                                                channel.limit, 0});
+    sendNext(lane, leavesHost);
     return true;
   }
 

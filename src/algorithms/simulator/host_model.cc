@@ -199,6 +199,7 @@ Result<HostModel> hostOfTopology(const SystemDescription& original, int32_t plac
   }
   SearchRequest request;
   request.members = members;
+  host.channelBytesPerSecond = 1e9 * static_cast<double>(request.channelBandwidth);
   if (network.maxChannels > 0) request.minChannels = request.maxChannels = network.maxChannels;
   TUTTI_ASSIGN(host.ringsAlone, ringsOf(graph, paths, request, ports));
   request.acrossHosts = !ports.empty();

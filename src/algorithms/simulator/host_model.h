@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -39,6 +40,8 @@ struct HostModel {
   std::vector<HostRing> rings;             // of a host among others; at least one
   std::vector<HostRing> ringsAlone;        // of a host alone
   double portBytesPerSecond = 0;           // of one port
+  /// What one channel of a rank moves at most: a GPU's thread block.
+  double channelBytesPerSecond = std::numeric_limits<double>::infinity();
   bool gpus = false;
 };
 

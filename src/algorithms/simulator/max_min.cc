@@ -34,6 +34,10 @@ void FairShares::rates(std::span<const Flow> flows, std::vector<double>* rates) 
       state.weight += hop.weight;
       ++state.count;
     }
+  const size_t links = states_.size();
+  // A flow's own limit is a link of its own.
+  for (const Flow& flow : flows)
+    if (flow.limit < kInfinity) states_.push_back({flow.limit, 1, 0, 1});
   uint32_t total = 0;
   for (LinkState& state : states_) {
     state.first = total;
@@ -46,6 +50,12 @@ void FairShares::rates(std::span<const Flow> flows, std::vector<double>* rates) 
         LinkState& state = states_[static_cast<size_t>(slot_[hop.link])];
         members_[state.first + state.count++] = f;
       }
+
+  for (uint32_t f = 0, s = static_cast<uint32_t>(links); f < flows.size(); ++f)
+    if (flows[f].limit < kInfinity) {
+      members_[states_[s].first] = f;
+      states_[s++].count = 1;
+    }
 
   // Shares only grow while flows stop, so a link's share in the queue is never too large, and one that is out
   // of date goes back with its new share.
@@ -87,7 +97,7 @@ void FairShares::finishTimes(std::span<const Flow> flows, std::vector<double>* s
   std::vector<Flow> active;
   std::vector<size_t> index;
   for (size_t i = 0; i < flows.size(); ++i)
-    if (flows[i].bytes > 0 && !flows[i].hops.empty()) {
+    if (flows[i].bytes > 0 && (!flows[i].hops.empty() || flows[i].limit < kInfinity)) {
       active.push_back(flows[i]);
       index.push_back(i);
     }

@@ -10,6 +10,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <vector>
 
@@ -26,6 +27,7 @@ struct Hop {
 struct Flow {
   std::span<const Hop> hops;  // none: nothing limits it
   double bytes = 0;
+  double limit = std::numeric_limits<double>::infinity();  // bytes/s, whatever the links give
 };
 
 /// Keeps its working memory between calls. Not for several threads at once.

@@ -12,11 +12,6 @@ size_t teamSize(const Schedule& schedule, int team) {
 
 }  // namespace
 
-bool reduces(StepKind kind) {
-  return kind == StepKind::recvReduce || kind == StepKind::recvReduceSend ||
-         kind == StepKind::recvReduceCopySend;
-}
-
 double movedShare(const Schedule& schedule, const Step& step) {
   return static_cast<double>(movedSegments(step)) / schedule.segments();
 }
@@ -105,7 +100,7 @@ void ProgramBuilder::addStep(const Schedule& schedule, const Step& step, int32_t
       op.receives = static_cast<int32_t>(streamOf(step.peerFrom.at(i), schedule.rank, step.portFrom, false));
     if (sends(step.kind))
       op.sends = static_cast<int32_t>(streamOf(schedule.rank, step.peerTo.at(i), step.portTo, false));
-    if (reduces(step.kind)) op.reduced = op.share;
+    if (reducesMessage(step.kind)) op.reduced = op.share;
   }
   program_.ops.push_back(op);
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <unordered_map>
 #include <vector>
 
@@ -39,6 +40,7 @@ struct LaneOps {
 struct ChannelShare {
   double bytes = 0;
   int32_t ring = -1;
+  double limit = std::numeric_limits<double>::infinity();  // bytes/s of one message
 };
 
 struct Program {
@@ -71,7 +73,6 @@ class ProgramBuilder {
 double localTraffic(const Schedule& schedule, const Step& step);
 /// Part of the vector that the step moves.
 double movedShare(const Schedule& schedule, const Step& step);
-bool reduces(StepKind kind);
 
 /// Runs of the program for `bytes` on a channel when a message carries `slotBytes` at most.
 double sliceCount(const Schedule& schedule, double bytes, double slotBytes);

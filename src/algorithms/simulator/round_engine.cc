@@ -11,9 +11,10 @@ namespace {
 /// What a lane waits for next, and what it has passed.
 struct Clock {
   double time = 0;
-  double senderFree = 0;
-  int32_t depth = 0;        // of the messages that it has seen
-  int32_t senderDepth = 0;  // of the last that it sent
+  double senderFree[2] = {0, 0};    // inside the host, to others
+  int32_t depth = 0;                // of the messages that it has seen
+  int32_t senderDepth[2] = {0, 0};  // of the last that it sent
+  int32_t localDepth = 0;           // of the last local step
   bool inARow = false;
 };
 
@@ -26,6 +27,7 @@ struct Arrival {
 struct Duration {
   double seconds = 0;
   double latency = 0;
+  bool leavesHost = false;
 };
 
 class RoundEngine {
@@ -40,6 +42,7 @@ class RoundEngine {
   }
 
   Result<Timing> run() {
+    findWays();
     TUTTI_TRY(pass(1));  // with no durations yet: finds the depths
     measure();
     const double most = std::min(program_.slices, 3.0);
@@ -50,7 +53,10 @@ class RoundEngine {
       for (const double busy : timing_.linkBusy) perSlice = std::max(perSlice, busy);
       seconds += (program_.slices - most) * perSlice;
     }
-    for (double& busy : timing_.linkBusy) busy *= program_.slices;
+    for (double& busy : timing_.linkBusy) {
+      busy *= program_.slices;
+      seconds = std::max(seconds, busy);
+    }
     timing_.seconds = seconds + latencies_.call;
     timing_.rounds = rounds_;
     return std::move(timing_);
@@ -80,7 +86,7 @@ class RoundEngine {
         if (pc[lane] == ops.count) {
           pc[lane] = 0;
           double& end = sliceEnds_[static_cast<size_t>(slice[lane])];
-          end = std::max({end, clocks_[lane].time, clocks_[lane].senderFree});
+          end = std::max({end, clocks_[lane].time, clocks_[lane].senderFree[0], clocks_[lane].senderFree[1]});
           if (++slice[lane] == slices) ++finished;
           continue;
         }
@@ -125,7 +131,8 @@ class RoundEngine {
       clock.inARow = false;
     }
     if (op.traffic > 0) {
-      if (depths_[number] < 0) depths_[number] = clock.depth + 1;
+      clock.localDepth = std::max(clock.depth, clock.localDepth) + 1;
+      if (depths_[number] < 0) depths_[number] = clock.localDepth;
       if (op.sends < 0) clock.time += durations_[number].seconds;
     }
     for (; *flags < op.waits; ++*flags) {
@@ -137,11 +144,22 @@ class RoundEngine {
     if (op.sends < 0) return true;
     if (op.receives < 0 && clock.inARow) clock.time += latencies_.perMessage;
     clock.inARow = op.receives < 0;
-    clock.senderDepth = std::max(clock.depth, clock.senderDepth) + 1;
-    if (depths_[number] < 0) depths_[number] = clock.senderDepth;
-    clock.senderFree = std::max(clock.time, clock.senderFree) + durations_[number].seconds;
-    put(static_cast<uint32_t>(op.sends), {clock.senderFree + durations_[number].latency, clock.senderDepth});
+    const size_t which = durations_[number].leavesHost ? 1 : 0;
+    double& free = clock.senderFree[which];
+    int32_t& depth = clock.senderDepth[which];
+    depth = std::max(clock.depth, depth) + 1;
+    if (depths_[number] < 0) depths_[number] = depth;
+    free = std::max(clock.time, free) + durations_[number].seconds;
+    put(static_cast<uint32_t>(op.sends), {free + durations_[number].latency, depth});
     return true;
+  }
+
+  void findWays() {
+    for (size_t number = 0; number < program_.ops.size(); ++number)
+      if (const Op& op = program_.ops[number]; op.sends >= 0) {
+        const Stream& stream = program_.streams[static_cast<size_t>(op.sends)];
+        durations_[number].leavesHost = cluster_.hostOf(stream.from) != cluster_.hostOf(stream.to);
+      }
   }
 
   /// Lays the messages of each depth on the links.
@@ -168,14 +186,17 @@ class RoundEngine {
       for (const uint32_t number : group) routes.push_back(routeOf(number, program_.lanes[laneOf[number]]));
       for (size_t i = 0; i < group.size(); ++i) {
         const Op& op = program_.ops[group[i]];
-        flows.push_back({routes[i].hops,
-                         bytesOf(program_.lanes[laneOf[group[i]]], op.sends >= 0 ? op.share : op.traffic)});
+        const LaneOps& lane = program_.lanes[laneOf[group[i]]];
+        const bool sends = op.sends >= 0;
+        flows.push_back({routes[i].hops, bytesOf(lane, sends ? op.share : op.traffic)});
+        if (sends) flows.back().limit = program_.channels[static_cast<size_t>(lane.channel)].limit;
         for (const Hop& hop : routes[i].hops)
           timing_.linkBusy[hop.link] +=
               flows.back().bytes * static_cast<double>(hop.weight) / shares.capacity()[hop.link];
       }
       shares.finishTimes(flows, &seconds);
-      for (size_t i = 0; i < group.size(); ++i) durations_[group[i]] = {seconds[i], routes[i].latency};
+      for (size_t i = 0; i < group.size(); ++i)
+        durations_[group[i]] = {seconds[i], routes[i].latency, routes[i].leavesHost};
     }
   }
 

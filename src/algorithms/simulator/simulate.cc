@@ -19,6 +19,39 @@ struct Plan {
   std::vector<std::vector<int32_t>> orders;
   std::vector<ChannelShare> channels;
   int32_t channelCount = 1;
+  bool ring = false;
+
+  /// Channels of one order become one.
+  void joinAlike() {
+    for (size_t c = 0; c < orders.size(); ++c)
+      for (size_t other = orders.size() - 1; other > c; --other) {
+        if (orders[other] != orders[c]) continue;
+        channels[c].bytes += channels[other].bytes;
+        channels[c].limit += channels[other].limit;
+        orders.erase(orders.begin() + static_cast<ptrdiff_t>(other));
+        channels.erase(channels.begin() + static_cast<ptrdiff_t>(other));
+      }
+  }
+  /// Every other order takes its neighbour's share.
+  void halve() {
+    for (size_t c = 0; c + 1 < orders.size(); ++c) {
+      channels[c].bytes += channels[c + 1].bytes;
+      channels[c].limit += channels[c + 1].limit;
+      orders.erase(orders.begin() + static_cast<ptrdiff_t>(c + 1));
+      channels.erase(channels.begin() + static_cast<ptrdiff_t>(c + 1));
+    }
+  }
+  /// One channel stands for all.
+  void merge() {
+    if (channels.size() < 2) return;
+    orders.resize(1);
+    ChannelShare all{0, -1, 0};
+    for (const ChannelShare& channel : channels) {
+      all.bytes += channel.bytes;
+      all.limit += channel.limit;
+    }
+    channels = {all};
+  }
 };
 
 Result<Plan> makePlan(const Cluster& cluster, const Job& job) {
@@ -41,14 +74,21 @@ Result<Plan> makePlan(const Cluster& cluster, const Job& job) {
   plan.request.root = job.root;
   plan.request.blocks = job.blocks;
   plan.request.hosts = cluster.ranksOfHosts();
+  plan.request.intra = plan.algorithm->intra;
+  plan.request.inter = plan.algorithm->inter;
   plan.channelCount = job.channels > 0 ? job.channels : cluster.rings();
-  // Rings of different channels go different ways; what else there is spreads over the ports of each rank
-  // anyway.
-  const int32_t ways = job.algorithm == "ring" ? plan.channelCount : 1;
-  for (int32_t c = 0; c < ways; ++c) {
+  // Every channel of a ring goes its own way. Others spread over the ports of each rank anyway, but where
+  // each channel has its own order, ranks take turns at what only some do (a tree's root).
+  plan.ring = plan.algorithm->name == "ring";
+  const double block = cluster.host().channelBytesPerSecond * cluster.latencies().efficiency;
+  for (int32_t c = 0; c < plan.channelCount; ++c) {
     plan.orders.push_back(cluster.ringOrder(c));
-    plan.channels.push_back({job.bytes / ways, job.algorithm == "ring" ? c : -1});
+    if (job.inRankOrder) std::ranges::sort(plan.orders.back());
+    plan.channels.push_back({job.bytes / plan.channelCount, plan.ring ? c : -1, block});
   }
+  const bool alike =
+      std::ranges::all_of(plan.orders, [&](const auto& order) { return order == plan.orders[0]; });
+  if (!plan.ring && alike) plan.merge();
   return plan;
 }
 
@@ -66,22 +106,7 @@ Schedule atPosition(const Plan& plan, int32_t position) {
     std::iota(host.begin(), host.end(), first);
     first += static_cast<int32_t>(host.size());
   }
-  return plan.algorithm->generator(request);
-}
-
-bool isSymmetric(const Plan& plan, bool* exclusiveOr) {
-  const int32_t p = plan.request.ranks;
-  if (p < 2) return false;
-  const Schedule zero = atPosition(plan, 0);
-  for (const bool isXor : {false, true}) {
-    bool all = true;
-    for (const int32_t position : {1, 2, p / 3, p / 2, p - 1})
-      if (position > 0 && position < p) all = all && areAlike(zero, atPosition(plan, position), isXor);
-    if (!all) continue;
-    *exclusiveOr = isXor;
-    return true;
-  }
-  return false;
+  return plan.algorithm->schedule(request);
 }
 
 double slicesOf(const Plan& plan, const Job& job) {
@@ -102,13 +127,15 @@ Result<Program> makeProgram(const Plan& plan, const Job& job) {
   return program;
 }
 
-/// Steps of all ranks and channels, from those of some.
+/// Steps of all ranks and channels, from those of some: the root may have more than others.
 double stepsOf(const Plan& plan) {
   const int32_t p = plan.request.ranks;
   double most = 0;
-  for (const int32_t position : {0, 1, p / 2, p - 1})
-    if (position >= 0 && position < p) most = std::max(most, stepCount(atPosition(plan, position)));
-  return most * p * static_cast<double>(plan.channels.size());
+  for (const int32_t position : {0, 1, 2, p / 2, p - 1})
+    if (position < p && position != plan.request.root)
+      most = std::max(most, stepCount(atPosition(plan, position)));
+  const double ofRoot = stepCount(atPosition(plan, plan.request.root));
+  return (ofRoot + most * (p - 1)) * static_cast<double>(plan.channels.size());
 }
 
 /// The rings over hosts of "hierarchical": every round moves a block of every rail to the next host, and
@@ -125,6 +152,8 @@ Timing runHierarchy(const Cluster& cluster, const Plan& plan, const Job& job, do
   timing.linkBusy.resize(cluster.capacity().size());
   FairShares shares(cluster.capacity());
   double seconds = cluster.latencies().call;
+  double limit = 0;
+  for (const ChannelShare& channel : plan.channels) limit += channel.limit;
   for (const bool gathers : {true, false}) {
     std::vector<Route> routes;
     for (size_t host = 0; host < hosts.size(); ++host)
@@ -137,7 +166,7 @@ Timing runHierarchy(const Cluster& cluster, const Plan& plan, const Job& job, do
       }
     std::vector<Flow> flows;
     for (const Route& route : routes) {
-      flows.push_back({route.hops, block / slices});
+      flows.push_back({route.hops, block / slices, limit});
       for (const Hop& hop : route.hops)
         timing.linkBusy[hop.link] +=
             h * block * static_cast<double>(hop.weight) / shares.capacity()[hop.link];
@@ -156,15 +185,16 @@ Timing runHierarchy(const Cluster& cluster, const Plan& plan, const Job& job, do
   return timing;
 }
 
-Result<Engine> chooseEngine(const Plan& plan, const Job& job, bool symmetric, double steps) {
+Result<Engine> chooseEngine(const Plan& plan, const Job& job, bool symmetric, double steps, double slices) {
   if (job.engine == Engine::symmetric && !symmetric)
     return invalidUsage("the schedules of {} are not alike", plan.algorithm->name);
   if (job.engine == Engine::hierarchy && plan.algorithm->name != "hierarchical")
     return invalidUsage("this engine knows hierarchical only");
   if (job.engine != Engine::automatic) return job.engine;
   if (symmetric) return Engine::symmetric;
-  if (steps <= kMostSteps) return Engine::rounds;
+  if (steps * slices <= kMostEvents) return Engine::events;
   if (plan.algorithm->name == "hierarchical") return Engine::hierarchy;
+  if (steps <= kMostSteps) return Engine::rounds;
   return invalidUsage(
       "{} on {} ranks has {:.0f} million steps, and the simulator takes {:.0f} where ranks differ",
       plan.algorithm->name, plan.request.ranks, steps / 1e6, kMostSteps / 1e6);
@@ -202,20 +232,29 @@ double busFactor(Collective collective, int32_t ranks) {
 }
 
 Result<Outcome> simulate(const Cluster& cluster, const Job& job) {
-  TUTTI_ASSIGN(const Plan plan, makePlan(cluster, job));
+  TUTTI_ASSIGN(Plan plan, makePlan(cluster, job));
   Outcome outcome;
   outcome.channels = plan.channelCount;
   outcome.slices = slicesOf(plan, job);
-  bool exclusiveOr = false;
   const bool canBeSymmetric = job.engine == Engine::automatic || job.engine == Engine::symmetric;
-  const bool symmetric = canBeSymmetric && isSymmetric(plan, &exclusiveOr);
-  TUTTI_ASSIGN(outcome.engine, chooseEngine(plan, job, symmetric, symmetric ? 0 : stepsOf(plan)));
+  const int32_t ranks = plan.request.ranks;
+  const Symmetry symmetry =
+      canBeSymmetric && ranks > 1 ? plan.algorithm->symmetryOf(job.collective, ranks) : Symmetry::none;
+  const bool symmetric = symmetry != Symmetry::none;
+  // Where all ranks do the same, so do channels. And what one channel's order costs too much to follow, many
+  // do.
+  if (!plan.ring && symmetric) plan.merge();
+  while (!plan.ring && plan.channels.size() > 3 && stepsOf(plan) > kMostChannelSteps) plan.halve();
+  if (!plan.ring && stepsOf(plan) > kMostSteps) plan.merge();
+  TUTTI_ASSIGN(outcome.engine,
+               chooseEngine(plan, job, symmetric, symmetric ? 0 : stepsOf(plan), outcome.slices));
   Timing timing;
   if (outcome.engine == Engine::symmetric) {
     timing =
-        runSymmetric(cluster, {atPosition(plan, 0), exclusiveOr, plan.orders, plan.channels, outcome.slices});
+        runSymmetric(cluster, {atPosition(plan, 0), symmetry, plan.orders, plan.channels, outcome.slices});
   } else if (outcome.engine == Engine::hierarchy) {
     timing = runHierarchy(cluster, plan, job, outcome.slices);
+    timing.approximate = true;
   } else {
     TUTTI_ASSIGN(const Program program, makeProgram(plan, job));
     TUTTI_ASSIGN(timing, outcome.engine == Engine::events ? runEvents(cluster, program, job.fifoSlots)

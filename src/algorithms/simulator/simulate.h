@@ -25,6 +25,8 @@ struct Job {
   double slotBytes = 128 * 1024;  // that one message carries at most
   int32_t fifoSlots = 8;
   Engine engine = Engine::automatic;
+  /// Algorithms take the ranks in the order of their numbers, not host by host.
+  bool inRankOrder = false;
 };
 
 struct Outcome {
@@ -44,8 +46,12 @@ struct Outcome {
 /// schedules that have more steps than kMostSteps and no symmetry.
 Result<Outcome> simulate(const Cluster& cluster, const Job& job);
 
-/// Steps of all ranks that the general engines take.
+/// Steps of all ranks and slices up to which events are followed one by one, and that rounds are computed
+/// for.
+constexpr double kMostEvents = 4e5;
 constexpr double kMostSteps = 3e7;
+/// Beyond these, every other channel's order stands for two.
+constexpr double kMostChannelSteps = 1e6;
 
 /// Factor from bytes/s of the vector to bus bandwidth, as nccl-tests defines it.
 double busFactor(Collective collective, int32_t ranks);

@@ -128,16 +128,13 @@ Status SymbolicMachine::executeMessage(size_t lane, const Step& step, Outcome* o
     if (counting(state)) counts_.memoryTraffic += static_cast<int64_t>(count);
     values = message.values;
   }
-  const bool reduces = step.kind == StepKind::recvReduce || step.kind == StepKind::recvReduceSend ||
-                       step.kind == StepKind::recvReduceCopySend;
+  const bool reduces = reducesMessage(step.kind);
   if (reduces || in == nullptr) {
     TUTTI_TRY(step.team >= 0 ? addTeam(lane, step, &values) : addOwn(lane, step, reduces, &values));
   }
   TUTTI_TRY(finalizeValues(lane, step, values));
   TUTTI_TRY(checkSizes(lane, step, values));
-  const bool keeps = step.kind == StepKind::recv || step.kind == StepKind::recvReduce ||
-                     step.kind == StepKind::recvCopySend || step.kind == StepKind::recvReduceCopySend;
-  if (keeps) {
+  if (writesDestination(step.kind)) {
     if (step.dst.rank != Affine(kSelf)) return internalError("message steps work on the own memory");
     TUTTI_TRY(storeResult(lane, step, values));
   }
@@ -391,8 +388,7 @@ Status SymbolicMachine::finalizeValues(size_t lane, const Step& step, std::vecto
   const LaneState& state = lanes_[lane];
   const bool reduction = isReduction(schedule(state).collective);
   if (options_.infer) {
-    const bool reduces = step.kind == StepKind::recvReduce || step.kind == StepKind::recvReduceSend ||
-                         step.kind == StepKind::recvReduceCopySend || step.kind == StepKind::reduceLocal;
+    const bool reduces = reducesMessage(step.kind) || step.kind == StepKind::reduceLocal;
     if (!reduction || !reduces) return Status::ok();
     const auto complete = [&](const Value& v) { return expressions_.containsAll(v.expression); };
     const bool all = std::ranges::all_of(values, complete);

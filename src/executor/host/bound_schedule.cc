@@ -10,15 +10,8 @@ namespace {
 static_assert(kMaxPorts <= kEndpointPorts, "a schedule may use ports that endpoints do not have");
 static_assert(kMaxFlags <= kEndpointFlags, "a schedule may use flags that endpoints do not have");
 
-bool reducing(Collective collective) {
-  return collective == Collective::allReduce || collective == Collective::reduceScatter ||
-         collective == Collective::reduce;
-}
-
 bool reducing(StepKind kind) {
-  return kind == StepKind::recvReduce || kind == StepKind::recvReduceSend ||
-         kind == StepKind::recvReduceCopySend || kind == StepKind::reduceLocal ||
-         kind == StepKind::reduceTeam;
+  return reducesMessage(kind) || kind == StepKind::reduceLocal || kind == StepKind::reduceTeam;
 }
 
 }  // namespace
@@ -36,7 +29,7 @@ class Binder {
 
   Result<std::shared_ptr<const BoundSchedule>> bind() {
     TUTTI_TRY(checkSchedule());
-    bound_->reduces_ = reducing(schedule_.collective);
+    bound_->reduces_ = isReduction(schedule_.collective);
     bound_->maxSliceBytes_ =
         schedule_.maxSliceBytes(endpoint_.options().slotBytes, endpoint_.options().scratchBytes);
     for (const auto& team : schedule_.teams) {

@@ -1,11 +1,11 @@
-#include "tutti_topo/svg.h"
+#include "drawing/svg.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
 
-namespace tutti::topo {
+namespace tutti::drawing {
 namespace {
 
 std::string escaped(const std::string& text) {
@@ -46,6 +46,21 @@ void Svg::line(double x1, double y1, double x2, double y2, const char* colour, d
       x1, y1, x2, y2, colour, width, opacity);
 }
 
+void Svg::polyline(const std::vector<std::pair<double, double>>& points, const char* colour, double width,
+                   bool dashed) {
+  std::string list;
+  for (const auto& [x, y] : points) list += fmt::format("{:.1f},{:.1f} ", x, y);
+  body_ += fmt::format(
+      "<polyline points=\"{}\" fill=\"none\" stroke=\"{}\" stroke-width=\"{:.1f}\" "
+      "stroke-linejoin=\"round\"{}/>\n",
+      list, colour, width, dashed ? " stroke-dasharray=\"7 4\"" : "");
+}
+
+void Svg::dot(double x, double y, double radius, const char* colour) {
+  body_ +=
+      fmt::format("<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"{:.1f}\" fill=\"{}\"/>\n", x, y, radius, colour);
+}
+
 void Svg::box(double x, double y, double width, double height, const char* fill, const char* border,
               double line) {
   body_ += fmt::format(
@@ -76,9 +91,14 @@ void Svg::arrowHead(double x, double y, const char* colour, double width) {
 
 void Svg::text(double x, double y, const std::string& text, const TextStyle& style) {
   if (text.empty()) return;
-  body_ += fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" font-size=\"{:g}\" fill=\"{}\"{}{}>{}</text>\n", x, y,
-                       style.size, style.fill, style.bold ? " font-weight=\"bold\"" : "",
-                       style.centred ? " text-anchor=\"middle\"" : "", escaped(text));
+  const char* const anchor = style.centred     ? " text-anchor=\"middle\""
+                             : style.toTheLeft ? " text-anchor=\"end\""
+                                               : "";
+  const std::string turned =
+      style.upright ? fmt::format(" transform=\"rotate(-90 {:.1f} {:.1f})\"", x, y) : "";
+  body_ += fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" font-size=\"{:g}\" fill=\"{}\"{}{}{}>{}</text>\n", x,
+                       y, style.size, style.fill, style.bold ? " font-weight=\"bold\"" : "", anchor, turned,
+                       escaped(text));
 }
 
 std::string Svg::finish(double width, double height) const {
@@ -92,4 +112,4 @@ std::string Svg::finish(double width, double height) const {
          body_ + "</svg>\n";
 }
 
-}  // namespace tutti::topo
+}  // namespace tutti::drawing

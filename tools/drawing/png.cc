@@ -1,4 +1,4 @@
-#include "tutti_topo/picture.h"
+#include "drawing/png.h"
 
 #ifdef TUTTI_HAVE_RSVG
 #include <librsvg/rsvg.h>
@@ -8,7 +8,7 @@
 #include <cstring>
 #include <memory>
 
-namespace tutti::topo {
+namespace tutti::drawing {
 
 Status writePng(const std::string& svg, const std::string& path) {
   GError* error = nullptr;
@@ -41,19 +41,19 @@ Status writePng(const std::string& svg, const std::string& path) {
                       errno != 0 ? std::strerror(errno) : cairo_status_to_string(written));
 }
 
-}  // namespace tutti::topo
+}  // namespace tutti::drawing
 
 #else
 
-namespace tutti::topo {
+namespace tutti::drawing {
 
 Status writePng(const std::string&, const std::string& path) {
   return invalidUsage(
-      "write {}: this tutti-topo was built without librsvg. Install librsvg2-dev and build again, or write "
-      "an "
-      "SVG (--svg) and convert it",
+      "write {}: this program was built without librsvg. Install librsvg2-dev and build again, or write an "
+      "SVG "
+      "and convert it",
       path);
 }
 
-}  // namespace tutti::topo
+}  // namespace tutti::drawing
 #endif

@@ -1,13 +1,15 @@
-// The few shapes that tutti-topo draws.
+// The few shapes that tools draw.
 #pragma once
 
 #include <array>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
-namespace tutti::topo {
+namespace tutti::drawing {
 
-/// Of rings.
+/// Of rings and curves.
 constexpr std::array<const char*, 8> kColours = {"#1f5fd0", "#d07a00", "#8a2fc0", "#008f8f",
                                                  "#c02f7a", "#5f8f00", "#7a5030", "#404040"};
 /// From grey (not used) over yellow to red (full).
@@ -21,6 +23,8 @@ struct TextStyle {
   bool bold = false;
   const char* fill = "#111";
   bool centred = false;
+  bool toTheLeft = false;  // ends at x
+  bool upright = false;    // reads from below to above, around (x, y)
 };
 
 /// A curve from (from, y) to (to, y) that hangs down.
@@ -33,6 +37,9 @@ struct Arc {
 class Svg {
  public:
   void line(double x1, double y1, double x2, double y2, const char* colour, double width, double opacity = 1);
+  void polyline(const std::vector<std::pair<double, double>>& points, const char* colour, double width,
+                bool dashed = false);
+  void dot(double x, double y, double radius, const char* colour);
   void box(double x, double y, double width, double height, const char* fill, const char* border,
            double line = 1.2);
   void arc(const Arc& arc, const char* colour, double width, double opacity, bool arrow);
@@ -48,4 +55,4 @@ class Svg {
   std::string body_;
 };
 
-}  // namespace tutti::topo
+}  // namespace tutti::drawing
