@@ -10,6 +10,8 @@ install(FILES include/nccl.h include/nccl_device.h DESTINATION ${CMAKE_INSTALL_I
 if(EXISTS ${PROJECT_SOURCE_DIR}/include/tutti)
   install(DIRECTORY include/tutti DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 endif()
+# Beside the headers of the library, for tutti_add_host_kernels.
+install(DIRECTORY src/base/kernel_shim DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/tutti/shim/base)
 install(FILES LICENSE README.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
 # Beside the README, so that its links work there too.
 install(DIRECTORY docs examples DESTINATION ${CMAKE_INSTALL_DOCDIR} PATTERN CMakeLists.txt EXCLUDE)
@@ -21,10 +23,10 @@ install(TARGETS tutti_cudart EXPORT tuttiTargets LIBRARY DESTINATION ${CMAKE_INS
 set(cmake_folder ${CMAKE_INSTALL_LIBDIR}/cmake)
 install(EXPORT tuttiTargets NAMESPACE tutti:: DESTINATION ${cmake_folder}/tutti)
 configure_package_config_file(cmake/tuttiConfig.cmake.in ${PROJECT_BINARY_DIR}/tuttiConfig.cmake
-  INSTALL_DESTINATION ${cmake_folder}/tutti)
+  INSTALL_DESTINATION ${cmake_folder}/tutti PATH_VARS CMAKE_INSTALL_BINDIR CMAKE_INSTALL_INCLUDEDIR)
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/tuttiConfigVersion.cmake COMPATIBILITY SameMinorVersion)
 install(FILES ${PROJECT_BINARY_DIR}/tuttiConfig.cmake ${PROJECT_BINARY_DIR}/tuttiConfigVersion.cmake
-  DESTINATION ${cmake_folder}/tutti)
+  cmake/TuttiHostKernels.cmake DESTINATION ${cmake_folder}/tutti)
 
 # The version of the API that we are compatible with, for find_package(NCCL 2.x) and pkg-config.
 file(STRINGS include/nccl.h lines REGEX "#define NCCL_(MAJOR|MINOR|PATCH) ")

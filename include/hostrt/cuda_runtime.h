@@ -3,6 +3,7 @@
 #define TUTTI_HOSTRT_CUDA_RUNTIME_H_
 
 #include "cuda_runtime_api.h"
+#include "vector_functions.h"
 
 #ifdef __cplusplus
 template <class T>
@@ -44,6 +45,26 @@ template <class T>
 inline cudaError_t cudaLaunchKernel(T* func, dim3 gridDim, dim3 blockDim, void** args, size_t sharedMem = 0,
                                     cudaStream_t stream = 0) {
   return ::cudaLaunchKernel(reinterpret_cast<const void*>(func), gridDim, blockDim, args, sharedMem, stream);
+}
+template <class T>
+inline cudaError_t cudaLaunchCooperativeKernel(T* func, dim3 gridDim, dim3 blockDim, void** args,
+                                               size_t sharedMem = 0, cudaStream_t stream = 0) {
+  return ::cudaLaunchCooperativeKernel(reinterpret_cast<const void*>(func), gridDim, blockDim, args, sharedMem,
+                                       stream);
+}
+template <class... Expected, class... Actual>
+inline cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(Expected...),
+                                      Actual&&... args) {
+  return [&](Expected... copies) {
+    void* pointers[] = {&copies..., nullptr};
+    return ::cudaLaunchKernelExC(config, reinterpret_cast<const void*>(kernel), pointers);
+  }(static_cast<Actual&&>(args)...);
+}
+template <class T>
+inline cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* numBlocks, T func, int blockSize,
+                                                                 size_t dynamicSMemSize) {
+  return ::cudaOccupancyMaxActiveBlocksPerMultiprocessor(numBlocks, reinterpret_cast<const void*>(func),
+                                                         blockSize, dynamicSMemSize);
 }
 #endif
 

@@ -93,6 +93,14 @@ typedef struct tuttiHostRuntime_v1 {
   /// Which of the machine's `slots` a device is: CUDA_VISIBLE_DEVICES numbers devices anew in every process,
   /// slots are the same in all of them.
   int (*deviceSlot)(int device, int* slot, int* slots);
+
+  /// What kernels on virtual GPUs are doing, for reports of time-outs: which kernels, blocks and threads run,
+  /// and at which line they wait or poll. Gives the length of the text; writes up to `bytes`, with a zero at
+  /// the end.
+  size_t (*kernelReport)(char* text, size_t bytes);
+  /// The tutti::shim::TwinTable (base/kernel_shim/abi.h), for kernels of modules that were loaded before the
+  /// runtime.
+  const void* (*kernelTwins)(void);
 } tuttiHostRuntime_v1;
 
 /// Name of the symbol: const tuttiHostRuntime_v1* tuttiHostRuntime_v1_get(void).

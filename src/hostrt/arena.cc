@@ -9,8 +9,27 @@
 #include <cerrno>
 #include <cstring>
 
+#if defined(__SANITIZE_ADDRESS__)
+extern "C" {
+void __asan_poison_memory_region(void const volatile*, size_t);
+void __asan_unpoison_memory_region(void const volatile*, size_t);
+}
+#endif
+
 namespace tutti::hostrt {
 namespace {
+
+/// AddressSanitizer then reports who uses memory of an arena that is not allocated.
+void forbid([[maybe_unused]] std::byte* begin, [[maybe_unused]] size_t bytes) {
+#if defined(__SANITIZE_ADDRESS__)
+  if (bytes > 0) __asan_poison_memory_region(begin, bytes);
+#endif
+}
+void permit([[maybe_unused]] std::byte* begin, [[maybe_unused]] size_t bytes) {
+#if defined(__SANITIZE_ADDRESS__)
+  if (bytes > 0) __asan_unpoison_memory_region(begin, bytes);
+#endif
+}
 
 /// From this size on a hole's pages go back to the system when it is freed: cheaper to fault in again than to
 /// keep.
@@ -55,6 +74,7 @@ std::unique_ptr<Arena> Arena::create(int device, size_t bytes) {
   if (bytes >= size_t{2} << 20) ::madvise(base, bytes, MADV_HUGEPAGE);
   std::unique_ptr<Arena> arena(new Arena(device, fd, base, bytes));
   arena->holes_.emplace(0, bytes);
+  forbid(base, bytes);
   return arena;
 }
 
@@ -77,6 +97,7 @@ std::unique_ptr<Arena> Arena::import(int device, int fd, size_t offset, size_t b
 }
 
 Arena::~Arena() {
+  permit(base_, bytes_);
   ::munmap(base_, bytes_);
   ::close(fd_);
 }
@@ -98,10 +119,13 @@ std::optional<size_t> Arena::allocate(const Allocation& allocation, bool zeroed)
   } else {
     holes_.erase(best);
   }
+  permit(base_ + offset, allocation.reserved);
   if (zeroed && offset < touched_ &&
       (allocation.reserved < kReturnBytes || !returnPages(offset, allocation.reserved)))
     std::memset(base_ + offset, 0, std::min(allocation.reserved, touched_ - offset));
   touched_ = std::max(touched_, offset + allocation.reserved);
+  if (allocation.reserved > allocation.bytes)
+    forbid(base_ + offset + allocation.bytes, allocation.reserved - allocation.bytes);
   return offset;
 }
 
@@ -116,6 +140,7 @@ void Arena::release(size_t offset) {
   const size_t size = found->second.reserved;
   // What another process allocated is its to give back.
   if (size >= kReturnBytes && found->second.kind != MemoryKind::imported) returnPages(offset, size);
+  forbid(base_ + offset, size);
   auto [hole, isNew] = holes_.emplace(offset, size);
   (void)isNew;
   allocations_.erase(found);

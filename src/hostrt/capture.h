@@ -46,7 +46,7 @@ cudaError_t checkExecutes(Device& device);
 /// capture that the thread's mode respects is going on, and invalidates that.
 cudaError_t checkUnsafe();
 
-/// For a call that a graph would lack: kernels, which do not run here.
+/// For a call that a graph would lack: a kernel that could not be launched.
 void invalidateCaptureOf(Stream& stream, const char* why);
 
 /// Adds a node to the stream's capture.

@@ -155,6 +155,7 @@ static cudaError_t checkWait(Stream& stream, Wait wait) {
 cudaError_t submitCopy(cudaStream_t handle, const Copy& copy, cudaMemcpyKind kind, Wait wait) {
   Stream* stream = findStream(handle);
   if (!stream) return cudaErrorInvalidResourceHandle;
+  if (const cudaError_t error = faultOf(*stream); error != cudaSuccess) return error;
   Pageable pageable;
   if (const cudaError_t error = check(copy, kind, &pageable); error != cudaSuccess) return error;
   if (const cudaError_t error = checkWait(*stream, wait); error != cudaSuccess) return error;
@@ -174,6 +175,7 @@ cudaError_t submitCopy(cudaStream_t handle, const Copy& copy, cudaMemcpyKind kin
   }
   if (mustWait) {
     waitFor(stream->enqueue({{}, [copy] { runCopy(copy); }, {}}));
+    return faultOf(*stream);
   } else if (pageable.src) {
     enqueueStaged(*stream, copy);
   } else {
@@ -185,6 +187,7 @@ cudaError_t submitCopy(cudaStream_t handle, const Copy& copy, cudaMemcpyKind kin
 cudaError_t submitFill(cudaStream_t handle, const Fill& fill, Wait wait) {
   Stream* stream = findStream(handle);
   if (!stream) return cudaErrorInvalidResourceHandle;
+  if (const cudaError_t error = faultOf(*stream); error != cudaSuccess) return error;
   if (const cudaError_t error = checkFill(fill); error != cudaSuccess) return error;
   if (const cudaError_t error = checkWait(*stream, wait); error != cudaSuccess) return error;
   if (isEmpty(fill.width, fill.height, fill.depth)) return cudaSuccess;
@@ -195,8 +198,9 @@ cudaError_t submitFill(cudaStream_t handle, const Fill& fill, Wait wait) {
     return cudaSuccess;
   }
   const Marker done = stream->enqueue({{}, [fill] { runFill(fill); }, {}});
-  if (wait == Wait::yes) waitFor(done);
-  return cudaSuccess;
+  if (wait == Wait::no) return cudaSuccess;
+  waitFor(done);
+  return faultOf(*stream);
 }
 
 }  // namespace tutti::hostrt

@@ -9,6 +9,7 @@
 #include <fstream>
 #include <string_view>
 
+#include "hostrt/kernel_workers.h"
 #include "hostrt/log.h"
 #include "hostrt/workers.h"
 
@@ -97,6 +98,7 @@ const std::vector<std::unique_ptr<Device>>& devices() {
     }
     ::pthread_atfork(nullptr, nullptr, [] {
       forgetWorkers();
+      forgetBlockWorkers();
       for (const auto& device : *list) device->forgetWork();
     });
     return list;
@@ -119,6 +121,11 @@ Device* findDevice(int device) {
 }
 
 Device* currentDeviceOrNull() { return findDevice(threadDevice); }
+
+cudaError_t faultOfCurrentDevice() {
+  const Device* device = currentDeviceOrNull();
+  return device ? device->fault.load(std::memory_order_acquire) : cudaSuccess;
+}
 
 std::string pciBusId(const Device& device) {
   return fmt::format("{:04x}:{:02x}:00.0", kPciDomain + device.slot / 256, device.slot % 256);

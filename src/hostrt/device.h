@@ -32,6 +32,7 @@ struct Device {
   std::mutex settingsMutex;
   std::vector<bool> peerAccess;  // by device, from this one
   unsigned int flags = 0;
+  std::atomic<cudaError_t> fault{cudaSuccess};  // of a kernel: stays until the device is reset
   std::atomic<MemoryPool*> pool{nullptr};  // of cudaMallocAsync; null: the default pool
 
   /// Appends the markers of everything that is pending on the device.
@@ -39,6 +40,9 @@ struct Device {
   /// In a forked child whose parent used the legacy stream alone (others see isUnusableFork()).
   void forgetWork();
 };
+
+/// Of a kernel that failed on the stream's device: what every call that uses it returns from then on.
+inline cudaError_t faultOf(const Stream& stream) { return stream.device.fault.load(std::memory_order_acquire); }
 
 /// TUTTI_HOST_DEVICES (default 8), narrowed by CUDA_VISIBLE_DEVICES when that lists numbers. Empty when the
 /// setting is not a number (a warning says so) or 0.
@@ -53,6 +57,9 @@ void setCurrentDevice(int device);
 Device* findDevice(int device);
 /// The calling thread's current device; null when there is none at all.
 Device* currentDeviceOrNull();
+
+/// The error that a failed kernel left on it; success when there is no device, or none failed.
+cudaError_t faultOfCurrentDevice();
 
 /// "7e00:03:00.0". The domain is one that no machine uses, so that nothing looks such a device up in sysfs.
 std::string pciBusId(const Device& device);

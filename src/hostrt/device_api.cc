@@ -8,11 +8,12 @@
 #include <cstring>
 #include <fstream>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "hostrt/capture.h"
 #include "hostrt/device.h"
+#include "hostrt/kernel_context.h"
+#include "hostrt/kernel_limits.h"
 #include "hostrt/memory.h"
 #include "hostrt/priorities.h"
 
@@ -36,27 +37,28 @@ cudaUUID_t uuidOf(const Device& device) {
   return uuid;
 }
 
-int processors() { return std::max(1, static_cast<int>(std::thread::hardware_concurrency())); }
-
 int cacheBytes() { return static_cast<int>(std::max(0L, ::sysconf(_SC_LEVEL3_CACHE_SIZE))); }
 
-/// What kernels will find (see "Virtual GPUs" in the design): a block is a thread, its threads are fibers.
+/// What kernels find: see docs/virtual-gpus.md.
 void fillLimits(cudaDeviceProp* p) {
-  p->sharedMemPerBlock = 48 << 10;
-  p->sharedMemPerMultiprocessor = p->sharedMemPerBlockOptin = 227 << 10;
+  p->multiProcessorCount = static_cast<int>(kMultiprocessors);
+  p->sharedMemPerBlock = kSharedPerBlock;
+  p->sharedMemPerBlockOptin = kSharedPerBlockOptin;
+  p->sharedMemPerMultiprocessor = kSharedPerMultiprocessor;
   p->regsPerBlock = p->regsPerMultiprocessor = 65536;
-  p->warpSize = 32;
-  p->maxThreadsPerBlock = 1024;
+  p->warpSize = static_cast<int>(kWarpSize);
+  p->maxThreadsPerBlock = static_cast<int>(kThreadsPerBlock);
   p->maxThreadsDim[0] = p->maxThreadsDim[1] = 1024;
   p->maxThreadsDim[2] = 64;
   p->maxGridSize[0] = INT_MAX;
   p->maxGridSize[1] = p->maxGridSize[2] = 65535;
-  p->maxThreadsPerMultiProcessor = 2048;
-  p->maxBlocksPerMultiProcessor = 32;
+  p->maxThreadsPerMultiProcessor = static_cast<int>(kThreadsPerMultiprocessor);
+  p->maxBlocksPerMultiProcessor = static_cast<int>(kBlocksPerMultiprocessor);
   p->totalConstMem = 65536;
   p->memPitch = INT_MAX;
   p->textureAlignment = p->surfaceAlignment = 512;
   p->texturePitchAlignment = 32;
+  p->cooperativeLaunch = 1;
 }
 
 void fillProperties(const Device& device, cudaDeviceProp* p) {
@@ -67,7 +69,6 @@ void fillProperties(const Device& device, cudaDeviceProp* p) {
   fillLimits(p);
   // Programs ask for a capability to decide whether half, bfloat16 and 8-bit floats may be used: all may.
   p->major = 9;
-  p->multiProcessorCount = processors();
   p->l2CacheSize = cacheBytes();
   p->integrated = 1;
   p->canMapHostMemory = 1;
@@ -119,6 +120,7 @@ constexpr IntAttribute kIntAttributes[] = {
     {cudaDevAttrHostNumaId, &cudaDeviceProp::hostNumaId},
     {cudaDevAttrIntegrated, &cudaDeviceProp::integrated},
     {cudaDevAttrCanMapHostMemory, &cudaDeviceProp::canMapHostMemory},
+    {cudaDevAttrCooperativeLaunch, &cudaDeviceProp::cooperativeLaunch},
     {cudaDevAttrConcurrentKernels, &cudaDeviceProp::concurrentKernels},
     {cudaDevAttrUnifiedAddressing, &cudaDeviceProp::unifiedAddressing},
     {cudaDevAttrStreamPrioritiesSupported, &cudaDeviceProp::streamPrioritiesSupported},
@@ -325,7 +327,7 @@ cudaError_t cudaDeviceSynchronize() {
     std::vector<Marker> markers;
     device.pending(markers);
     waitForAll(markers);
-    return cudaSuccess;
+    return device.fault.load();
   });
 }
 
@@ -336,6 +338,7 @@ cudaError_t cudaDeviceReset() {
     device.pending(markers);
     waitForAll(markers);
     memory().freeAllOf(device.index);
+    device.fault.store(cudaSuccess);
     const std::lock_guard lock(device.settingsMutex);
     device.peerAccess.assign(device.peerAccess.size(), false);
     device.flags = 0;
@@ -343,8 +346,9 @@ cudaError_t cudaDeviceReset() {
   });
 }
 
-cudaError_t cudaDeviceSetLimit(cudaLimit limit, size_t) {
+cudaError_t cudaDeviceSetLimit(cudaLimit limit, size_t value) {
   return withCurrent([&](Device&) {
+    if (limit == cudaLimitStackSize) setKernelStackBytes(value);
     return limit >= cudaLimitStackSize && limit <= cudaLimitPersistingL2CacheSize ? cudaSuccess
                                                                                   : cudaErrorUnsupportedLimit;
   });
@@ -355,7 +359,7 @@ cudaError_t cudaDeviceGetLimit(size_t* value, cudaLimit limit) {
     if (!value) return cudaErrorInvalidValue;
     if (limit < cudaLimitStackSize || limit > cudaLimitPersistingL2CacheSize)
       return cudaErrorUnsupportedLimit;
-    *value = 0;  // nothing is limited, since kernels do not run
+    *value = limit == cudaLimitStackSize ? kernelStackBytes() : 0;  // nothing else is limited
     return cudaSuccess;
   });
 }

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "hostrt/api.h"
+#include "hostrt/device.h"
 
 namespace tutti::hostrt {
 namespace {
@@ -184,12 +185,17 @@ using namespace tutti::hostrt;
 extern "C" {
 
 cudaError_t cudaGetLastError() {
+  if (const cudaError_t fault = faultOfCurrentDevice(); fault != cudaSuccess)
+    return fault;  // cannot be cleared
   const cudaError_t error = lastError;
   lastError = cudaSuccess;
   return error;
 }
 
-cudaError_t cudaPeekAtLastError() { return lastError; }
+cudaError_t cudaPeekAtLastError() {
+  const cudaError_t fault = faultOfCurrentDevice();
+  return fault != cudaSuccess ? fault : lastError;
+}
 
 const char* cudaGetErrorName(cudaError_t error) {
   const ErrorText* entry = find(error);

@@ -166,7 +166,9 @@ cudaError_t cudaEventQuery(cudaEvent_t handle) {
     const Event* event = findEvent(handle);
     if (!event) return cudaErrorInvalidResourceHandle;
     if (const cudaError_t error = checkAnswers(*event); error != cudaSuccess) return error;
-    return event->marker().reached() ? cudaSuccess : cudaErrorNotReady;
+    const Marker marker = event->marker();
+    if (!marker.reached()) return cudaErrorNotReady;
+    return marker.stream ? faultOf(*marker.stream) : cudaSuccess;
   });
 }
 
@@ -175,8 +177,9 @@ cudaError_t cudaEventSynchronize(cudaEvent_t handle) {
     const Event* event = findEvent(handle);
     if (!event) return cudaErrorInvalidResourceHandle;
     if (const cudaError_t error = checkAnswers(*event); error != cudaSuccess) return error;
-    waitFor(event->marker());
-    return cudaSuccess;
+    const Marker marker = event->marker();
+    waitFor(marker);
+    return marker.stream ? faultOf(*marker.stream) : cudaSuccess;
   });
 }
 

@@ -53,6 +53,9 @@ cudaGraphNodeType typeOf(const NodeWork& work) {
       return cudaGraphNodeTypeMemAlloc;
     }
     cudaGraphNodeType operator()(const FreeWork&) const { return cudaGraphNodeTypeMemFree; }
+    cudaGraphNodeType operator()(const std::shared_ptr<const KernelLaunch>&) const {
+      return cudaGraphNodeTypeKernel;
+    }
   };
   return std::visit(Types{}, work);
 }

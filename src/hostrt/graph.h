@@ -19,6 +19,7 @@ namespace tutti::hostrt {
 
 class Graph;
 class Event;
+struct KernelLaunch;
 
 /// The objects of one kind that programs hold handles of (their addresses), so that a wild or stale handle is
 /// recognised without reading it. Thread-safe.
@@ -86,9 +87,9 @@ struct WaitWork {
 struct FreeWork {
   void* pointer;
 };
-using NodeWork =
-    std::variant<EmptyWork, cudaHostNodeParams, Copy, Fill, std::shared_ptr<LibraryWork>,
-                 std::shared_ptr<Graph>, RecordWork, WaitWork, std::shared_ptr<GraphMemory>, FreeWork>;
+using NodeWork = std::variant<EmptyWork, cudaHostNodeParams, Copy, Fill, std::shared_ptr<LibraryWork>,
+                              std::shared_ptr<Graph>, RecordWork, WaitWork, std::shared_ptr<GraphMemory>,
+                              FreeWork, std::shared_ptr<const KernelLaunch>>;
 cudaGraphNodeType typeOf(const NodeWork& work);
 
 /// Guarded by graphMutex(), like everything of graphs and captures.

@@ -3,6 +3,7 @@
 
 #include "hostrt/event.h"
 #include "hostrt/graph.h"
+#include "hostrt/kernel_launch.h"
 
 using namespace tutti::hostrt;
 
@@ -49,6 +50,12 @@ cudaError_t fillOf(const cudaMemsetParams* p, Fill* fill) {
   fill->elementBytes = p->elementSize;
   fill->height = p->height;
   return checkFill(*fill);
+}
+
+cudaError_t launchOf(const cudaKernelNodeParams* p, std::shared_ptr<const KernelLaunch>* launch) {
+  if (!p || !p->func || p->extra) return cudaErrorInvalidValue;
+  return prepareLaunch(findKernel(static_cast<const void*>(p->func)),
+                       {p->gridDim, p->blockDim, p->kernelParams, p->sharedMemBytes, false}, launch);
 }
 
 cudaMemcpy3DParms parametersOf(const Copy& copy) {
@@ -293,6 +300,45 @@ cudaError_t cudaGraphAddEventWaitNode(cudaGraphNode_t* pGraphNode, cudaGraph_t g
                                       cudaEvent_t event) {
   if (!findEvent(event)) return recordError(cudaErrorInvalidResourceHandle);
   return addNode(pGraphNode, graph, pDependencies, numDependencies, WaitWork{event});
+}
+
+cudaError_t cudaGraphAddKernelNode(cudaGraphNode_t* pGraphNode, cudaGraph_t graph,
+                                   const cudaGraphNode_t* pDependencies, size_t numDependencies,
+                                   const cudaKernelNodeParams* pNodeParams) {
+  return apiCall([&] {
+    std::shared_ptr<const KernelLaunch> launch;
+    if (const cudaError_t error = launchOf(pNodeParams, &launch); error != cudaSuccess) return error;
+    return addNode(pGraphNode, graph, pDependencies, numDependencies, launch);
+  });
+}
+
+cudaError_t cudaGraphKernelNodeGetParams(cudaGraphNode_t handle, cudaKernelNodeParams* pNodeParams) {
+  return withNode(handle, [&](const GraphNode& node) {
+    const auto* kernel = std::get_if<std::shared_ptr<const KernelLaunch>>(&node.work);
+    if (!kernel || !pNodeParams) return cudaErrorInvalidValue;
+    const KernelLaunch& launch = **kernel;
+    // The arguments belong to the node, as in CUDA.
+    *pNodeParams = {const_cast<void*>(launch.function),
+                    launch.grid,
+                    launch.block,
+                    static_cast<unsigned int>(launch.dynamicShared),
+                    const_cast<void**>(launch.arguments.data()),
+                    nullptr};
+    return cudaSuccess;
+  });
+}
+
+cudaError_t cudaGraphKernelNodeSetParams(cudaGraphNode_t handle, const cudaKernelNodeParams* pNodeParams) {
+  return apiCall([&] {
+    std::shared_ptr<const KernelLaunch> launch;
+    if (const cudaError_t error = launchOf(pNodeParams, &launch); error != cudaSuccess) return error;
+    return withNode(handle, [&](GraphNode& node) {
+      auto* kernel = std::get_if<std::shared_ptr<const KernelLaunch>>(&node.work);
+      if (!kernel) return cudaErrorInvalidValue;
+      *kernel = launch;
+      return cudaSuccess;
+    });
+  });
 }
 
 cudaError_t cudaGraphDestroyNode(cudaGraphNode_t handle) {

@@ -6,6 +6,7 @@
 
 #include "hostrt/device.h"
 #include "hostrt/event.h"
+#include "hostrt/kernel_run.h"
 #include "hostrt/log.h"
 
 namespace tutti::hostrt {
@@ -117,7 +118,7 @@ struct Launch {
   std::vector<tuttiStreamTask> tasks;  // by item; without `run` where the item is not the library's
 };
 
-void runItem(const Launch& launch, size_t index) {
+void runItem(const Launch& launch, size_t index, Device& device) {
   const NodeWork& work = launch.plan->items[index].node->work;
   if (const auto* host = std::get_if<cudaHostNodeParams>(&work)) {
     host->fn(host->userData);
@@ -125,6 +126,8 @@ void runItem(const Launch& launch, size_t index) {
     runCopy(*copy);
   } else if (const auto* fill = std::get_if<Fill>(&work)) {
     runFill(*fill);
+  } else if (const auto* kernel = std::get_if<std::shared_ptr<const KernelLaunch>>(&work)) {
+    runKernel(**kernel, device);
   } else if (!launch.tasks.empty() && launch.tasks[index].run) {
     const tuttiStreamTask& task = launch.tasks[index];
     task.run(task.context);
@@ -217,8 +220,9 @@ cudaError_t GraphExec::launch(Stream& stream) {
     if (const auto* wait = std::get_if<WaitWork>(&first)) {
       if (const Event* event = findEvent(wait->event)) work.after.push_back(event->marker());
     } else if (!isEventWork(first)) {
-      work.work = [launch, segment = &segment] {
-        for (size_t m = segment->begin; m < segment->end; ++m) runItem(*launch, launch->plan->members[m]);
+      work.work = [launch, segment = &segment, device = &lane.device] {
+        for (size_t m = segment->begin; m < segment->end; ++m)
+          runItem(*launch, launch->plan->members[m], *device);
       };
     }
     ends[s] = laneEnds[segment.lane] = lane.enqueue(std::move(work));

@@ -4,7 +4,6 @@
 #include "hostrt/graph_exec.h"
 #include "hostrt/log.h"
 #include "hostrt/per_thread.h"
-#include "hostrt/registration.h"
 
 using namespace tutti::hostrt;
 
@@ -166,11 +165,6 @@ cudaError_t cudaGraphExecDestroy(cudaGraphExec_t graphExec) {
     owned = std::move(exec->self);
     return cudaSuccess;
   });
-}
-
-cudaError_t cudaGraphAddKernelNode(cudaGraphNode_t*, cudaGraph_t, const cudaGraphNode_t*, size_t,
-                                   const cudaKernelNodeParams* pNodeParams) {
-  return apiCall([&] { return pNodeParams ? refuseKernelNode(pNodeParams->func) : cudaErrorInvalidValue; });
 }
 
 cudaError_t cudaGraphInstantiateWithParams_ptsz(cudaGraphExec_t* pGraphExec, cudaGraph_t graph,

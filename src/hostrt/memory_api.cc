@@ -19,6 +19,7 @@ cudaError_t allocateHere(void** pointer, size_t bytes, MemoryKind kind, unsigned
   if (!pointer) return cudaErrorInvalidValue;
   Device* device = currentDeviceOrNull();
   if (!device) return cudaErrorNoDevice;
+  if (const cudaError_t error = device->fault.load(); error != cudaSuccess) return error;
   if (const cudaError_t error = checkUnsafe(); error != cudaSuccess) return error;
   return memory().allocate(device->index, bytes, kind, flags, false, pointer);
 }

@@ -56,6 +56,10 @@ decltype(cudaLaunchHostFunc) cudaLaunchHostFunc_ptsz;
 decltype(cudaLaunchKernel) cudaLaunchKernel_ptsz;
 decltype(cudaLaunchKernelExC) cudaLaunchKernelExC_ptsz;
 decltype(cudaLaunchCooperativeKernel) cudaLaunchCooperativeKernel_ptsz;
+decltype(cudaMemcpyToSymbol) cudaMemcpyToSymbol_ptds;
+decltype(cudaMemcpyFromSymbol) cudaMemcpyFromSymbol_ptds;
+decltype(cudaMemcpyToSymbolAsync) cudaMemcpyToSymbolAsync_ptsz;
+decltype(cudaMemcpyFromSymbolAsync) cudaMemcpyFromSymbolAsync_ptsz;
 decltype(cudaGetDriverEntryPoint) cudaGetDriverEntryPoint_ptsz;
 decltype(cudaGetDriverEntryPointByVersion) cudaGetDriverEntryPointByVersion_ptsz;
 }

@@ -6,72 +6,17 @@
 //   __cudaRegisterVar(handle, host variable, ..., name, ...)             a __device__ variable
 //   __cudaRegisterFatBinaryEnd(handle)
 //
-// and f<<<grid, block>>>(x) becomes __cudaPushCallConfiguration in the caller, then
-// __cudaPopCallConfiguration,
-// __cudaGetKernel and __cudaLaunchKernel in the stub. Everything is accepted, so that programs with kernels
-// start; a launch fails and names the kernel.
-#include <cxxabi.h>
-
-#include <cstdlib>
-#include <map>
-#include <memory>
-#include <mutex>
-#include <string>
+// (kernel_registry.cc), and f<<<grid, block>>>(x) becomes __cudaPushCallConfiguration in the caller, then
+// __cudaPopCallConfiguration, __cudaGetKernel and __cudaLaunchKernel (kernel_api.cc) in the stub.
+#include <new>
 #include <vector>
 
-#include "hostrt/capture.h"
-#include "hostrt/device.h"
+#include "hostrt/api.h"
 #include "hostrt/log.h"
 #include "hostrt/per_thread.h"
-#include "hostrt/registration.h"
 
 namespace tutti::hostrt {
 namespace {
-
-struct Kernel {
-  std::string name;  // mangled
-  void** module = nullptr;
-};
-
-/// Kernels by host stub. Never destroyed: modules unregister at exit.
-struct Registry {
-  std::mutex mutex;
-  std::map<const void*, std::unique_ptr<Kernel>> kernels;
-};
-
-Registry& registry() {
-  static auto* all = new Registry;
-  return *all;
-}
-
-const Kernel* findKernel(const void* hostFunction) {
-  Registry& all = registry();
-  const std::lock_guard lock(all.mutex);
-  const auto found = all.kernels.find(hostFunction);
-  return found == all.kernels.end() ? nullptr : found->second.get();
-}
-
-std::string demangled(const std::string& name) {
-  int status = 0;
-  const std::unique_ptr<char, decltype(&std::free)> text(
-      abi::__cxa_demangle(name.c_str(), nullptr, nullptr, &status), &std::free);
-  return status == 0 && text ? text.get() : name;
-}
-
-cudaError_t refuse(const Kernel* kernel) {
-  if (!kernel) return cudaErrorInvalidDeviceFunction;
-  warn("the host runtime does not run kernels: launch of {} refused (cudaErrorNotSupported)",
-       demangled(kernel->name));
-  return cudaErrorNotSupported;
-}
-
-cudaError_t refuseLaunch(const Kernel* kernel, cudaStream_t stream) {
-  if (!kernel) return cudaErrorInvalidDeviceFunction;
-  Stream* found = findStream(stream);
-  if (!found) return cudaErrorInvalidResourceHandle;
-  if (isCaptured(*found)) invalidateCaptureOf(*found, "a kernel was launched, which would be missing");
-  return refuse(kernel);
-}
 
 struct CallConfiguration {
   dim3 grid;
@@ -83,8 +28,6 @@ thread_local std::vector<CallConfiguration> callConfigurations;
 
 }  // namespace
 
-cudaError_t refuseKernelNode(const void* hostFunction) { return refuse(findKernel(hostFunction)); }
-
 }  // namespace tutti::hostrt
 
 using namespace tutti::hostrt;
@@ -92,31 +35,6 @@ using namespace tutti::hostrt;
 #pragma GCC visibility push(default)
 extern "C" {
 
-void** __cudaRegisterFatBinary(void* image) {
-  // Only its identity is used; the image is read when kernels run.
-  return new (std::nothrow) void*(image);
-}
-
-void __cudaRegisterFatBinaryEnd(void**) {}
-
-void __cudaUnregisterFatBinary(void** module) {
-  Registry& all = registry();
-  const std::lock_guard lock(all.mutex);
-  std::erase_if(all.kernels, [&](const auto& entry) { return entry.second->module == module; });
-  delete module;
-}
-
-void __cudaRegisterFunction(void** module, const char* hostFunction, char*, const char* deviceName, int,
-                            uint3*, uint3*, dim3*, dim3*, int*) {
-  apiCall([&] {
-    Registry& all = registry();
-    const std::lock_guard lock(all.mutex);
-    all.kernels[hostFunction] = std::make_unique<Kernel>(Kernel{deviceName ? deviceName : "?", module});
-    return cudaSuccess;
-  });
-}
-
-void __cudaRegisterVar(void**, char*, char*, const char*, int, size_t, int, int) {}
 void __cudaRegisterHostVar(void**, const char*, char*, size_t) {}
 
 void __cudaRegisterManagedVar(void** /*module*/, void** hostPointer, char* /*deviceAddress*/,
@@ -146,62 +64,6 @@ cudaError_t __cudaPopCallConfiguration(dim3* gridDim, dim3* blockDim, size_t* sh
     *blockDim = top.block;
     *sharedMem = top.sharedMemory;
     *static_cast<cudaStream_t*>(stream) = top.stream;
-    return cudaSuccess;
-  });
-}
-
-cudaError_t __cudaGetKernel(cudaKernel_t* kernel, const void* hostFunction) {
-  return apiCall([&] {
-    if (!kernel) return cudaErrorInvalidValue;
-    const Kernel* found = findKernel(hostFunction);
-    *kernel = reinterpret_cast<cudaKernel_t>(const_cast<Kernel*>(found));
-    return found ? cudaSuccess : cudaErrorInvalidDeviceFunction;
-  });
-}
-
-cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, dim3, dim3, void**, size_t, cudaStream_t stream) {
-  return apiCall([&] { return refuseLaunch(reinterpret_cast<const Kernel*>(kernel), stream); });
-}
-
-cudaError_t __cudaLaunchKernel_ptsz(cudaKernel_t kernel, dim3, dim3, void**, size_t, cudaStream_t stream) {
-  return apiCall([&] { return refuseLaunch(reinterpret_cast<const Kernel*>(kernel), perThread(stream)); });
-}
-
-cudaError_t cudaLaunchKernel(const void* func, dim3, dim3, void**, size_t, cudaStream_t stream) {
-  return apiCall([&] { return refuseLaunch(findKernel(func), stream); });
-}
-
-cudaError_t cudaLaunchKernel_ptsz(const void* func, dim3, dim3, void**, size_t, cudaStream_t stream) {
-  return apiCall([&] { return refuseLaunch(findKernel(func), perThread(stream)); });
-}
-
-cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t* config, const void* func, void**) {
-  return apiCall(
-      [&] { return config ? refuseLaunch(findKernel(func), config->stream) : cudaErrorInvalidValue; });
-}
-
-cudaError_t cudaLaunchKernelExC_ptsz(const cudaLaunchConfig_t* config, const void* func, void** args) {
-  if (!config) return cudaLaunchKernelExC(config, func, args);
-  cudaLaunchConfig_t own = *config;
-  own.stream = perThread(config->stream);
-  return cudaLaunchKernelExC(&own, func, args);
-}
-
-cudaError_t cudaLaunchCooperativeKernel(const void* func, dim3, dim3, void**, size_t, cudaStream_t stream) {
-  return apiCall([&] { return refuseLaunch(findKernel(func), stream); });
-}
-
-cudaError_t cudaLaunchCooperativeKernel_ptsz(const void* func, dim3, dim3, void**, size_t,
-                                             cudaStream_t stream) {
-  return apiCall([&] { return refuseLaunch(findKernel(func), perThread(stream)); });
-}
-
-cudaError_t cudaFuncGetName(const char** name, const void* func) {
-  return apiCall([&] {
-    const Kernel* kernel = findKernel(func);
-    if (!name) return cudaErrorInvalidValue;
-    if (!kernel) return cudaErrorInvalidDeviceFunction;
-    *name = kernel->name.c_str();
     return cudaSuccess;
   });
 }

@@ -72,7 +72,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t handle) {
 cudaError_t cudaStreamQuery(cudaStream_t handle) {
   return withStream(handle, [](Stream& stream) {
     if (const cudaError_t error = checkExecutes(stream); error != cudaSuccess) return error;
-    return stream.isIdle() ? cudaSuccess : cudaErrorNotReady;
+    return stream.isIdle() ? faultOf(stream) : cudaErrorNotReady;
   });
 }
 
@@ -82,7 +82,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t handle) {
     std::vector<Marker> markers;
     stream.pending(markers);
     waitForAll(markers);
-    return cudaSuccess;
+    return faultOf(stream);
   });
 }
 

@@ -1,12 +1,14 @@
 // tuttiHostRuntime_v1: what libnccl.so.2 asks of the runtime (base/host_runtime.h).
 #include <algorithm>
 #include <cerrno>
+#include <cstring>
 #include <new>
 #include <vector>
 
 #include "base/host_runtime.h"
 #include "hostrt/capture.h"
 #include "hostrt/device.h"
+#include "hostrt/kernel_run.h"
 #include "hostrt/memory.h"
 
 namespace tutti::hostrt {
@@ -116,10 +118,10 @@ int streamEnqueue(void* handle, tuttiStreamTask task) {
 }
 
 int streamQuery(void* handle) {
-  // No work of this runtime fails after it was enqueued, so there is no EIO yet.
   return withStream(handle, [](Stream& stream) {
     if (isUnavailable(stream)) return EPERM;
-    return stream.isIdle() ? 0 : EBUSY;
+    if (!stream.isIdle()) return EBUSY;
+    return faultOf(stream) == cudaSuccess ? 0 : EIO;
   });
 }
 
@@ -129,7 +131,7 @@ int streamSynchronize(void* handle) {
     std::vector<Marker> markers;
     stream.pending(markers);
     waitForAll(markers);
-    return 0;
+    return faultOf(stream) == cudaSuccess ? 0 : EIO;
   });
 }
 
@@ -163,6 +165,22 @@ int streamCaptureAdd(void* const* handles, size_t count, tuttiGraphWork work) {
   });
 }
 
+size_t kernelReport(char* text, size_t bytes) {
+  size_t length = 0;
+  guarded([&] {
+    const std::string report = describeKernels();
+    length = report.size();
+    if (bytes == 0) return 0;
+    const size_t copied = std::min(bytes - 1, report.size());
+    std::memcpy(text, report.data(), copied);
+    text[copied] = 0;
+    return 0;
+  });
+  return length;
+}
+
+const void* kernelTwins() { return tuttiKernelTwins_v1_get(); }
+
 constexpr tuttiHostRuntime_v1 kTable = {
     sizeof(tuttiHostRuntime_v1),
     1,
@@ -182,6 +200,8 @@ constexpr tuttiHostRuntime_v1 kTable = {
     streamCapture,
     streamCaptureAdd,
     deviceSlot,
+    kernelReport,
+    kernelTwins,
 };
 
 }  // namespace

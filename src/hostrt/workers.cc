@@ -63,8 +63,9 @@ void* runWorker(void* first) {
   return nullptr;
 }
 
-/// Detached, with all signals blocked: the program's handlers run on the program's threads.
-bool startWorker(Stream& stream) {
+}  // namespace
+
+bool startDetached(void* (*body)(void*), void* argument) {
   pthread_attr_t attributes;
   if (::pthread_attr_init(&attributes) != 0) return false;
   ::pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
@@ -73,13 +74,11 @@ bool startWorker(Stream& stream) {
   ::sigfillset(&all);
   ::pthread_sigmask(SIG_SETMASK, &all, &old);
   pthread_t thread;
-  const int error = ::pthread_create(&thread, &attributes, runWorker, &stream);
+  const int error = ::pthread_create(&thread, &attributes, body, argument);
   ::pthread_sigmask(SIG_SETMASK, &old, nullptr);
   ::pthread_attr_destroy(&attributes);
   return error == 0;
 }
-
-}  // namespace
 
 void giveToWorker(Stream& stream) {
   Pool& workers = pool();
@@ -93,7 +92,7 @@ void giveToWorker(Stream& stream) {
       return;
     }
   }
-  if (!startWorker(stream)) stream.drain();
+  if (!startDetached(runWorker, &stream)) stream.drain();
 }
 
 void forgetWorkers() { new (&pool()) Pool; }

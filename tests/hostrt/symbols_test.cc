@@ -32,6 +32,7 @@ TEST(Symbols, AreThoseOfTheCommittedListPlusTheTable) {
   auto expected = committedExports();
   ASSERT_GT(expected.size(), 400u);
   expected.insert("tuttiHostRuntime_v1_get@@libcudart.so.13");
+  expected.insert("tuttiKernelTwins_v1_get@@libcudart.so.13");
   EXPECT_EQ(exportsOf(HOSTRT_LIBRARY), expected);
 }
 
@@ -44,7 +45,8 @@ TEST(Symbols, OfTheToolkitAreTheCommittedList) {
 }
 
 TEST(Symbols, OfTheLibraryWithoutCudaAreTheTableAlone) {
-  const std::set<std::string> expected = {"tuttiHostRuntime_v1_get@@tutti_hostrt_1", "tutti_hostrt_1"};
+  const std::set<std::string> expected = {"tuttiHostRuntime_v1_get@@tutti_hostrt_1",
+                                          "tuttiKernelTwins_v1_get@@tutti_hostrt_1", "tutti_hostrt_1"};
   EXPECT_EQ(exportsOf(HOSTRT_TABLE_LIBRARY), expected);
 }
 

@@ -1,0 +1,4 @@
+#pragma once
+
+/// Launches same_name.cu's kernel of that name.
+void launchOtherSameName(int* out);
