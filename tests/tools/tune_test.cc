@@ -104,6 +104,24 @@ TEST(TuneFit, FindsWhatChannelsCost) {
   EXPECT_NEAR(found.costs.network.streamByte / machine.network.streamByte, 1, 0.1);
 }
 
+TEST(TuneFit, LeavesWhatHardlyMattersAlone) {
+  const MachineCosts start{sharedMemoryCosts(), tcpCosts()};
+  MachineCosts machine = start;
+  machine.shared.signal *= 10;
+  std::vector<Point> points = pointsOf(machine, 1);
+  std::erase_if(points, [](const Point& point) { return point.input.bytes > 512; });
+  unsigned state = 1;
+  for (Point& point : points)
+    for (Way& way : point.ways) {
+      state = state * 1664525U + 1013904223U;
+      for (double& one : way.seconds) one *= std::exp((state >> 16) / 65536.0 - 0.5);
+    }
+  const Fit found = fit(points, CandidateSet::shipped(), start, CostMedium::shared);
+  EXPECT_NEAR(std::log(found.costs.shared.signal / machine.shared.signal), 0, 0.3);
+  EXPECT_EQ(found.costs.shared.gamma, start.shared.gamma);
+  EXPECT_LT(std::abs(std::log(found.costs.shared.beta / start.shared.beta)), std::log(3));
+}
+
 TEST(TuneFit, TellsWaitsFromSwitchingBetweenRanks) {
   const MachineCosts start{sharedMemoryCosts(), tcpCosts()};
   MachineCosts machine = start;
