@@ -9,6 +9,9 @@ namespace {
 
 // A parameter may become this many times larger or smaller than it is to begin with.
 constexpr double kFarthest = 300;
+// What it must bring (of the distance) to change a parameter by a factor of e: without it, noise would move
+// those that hardly matter for what was measured, and they would mislead for other sizes.
+constexpr double kReluctance = 0.002;
 constexpr int kMostSweeps = 60;
 constexpr std::array kSteps = {4.0, 2.0, 1.4, 1.15, 1.05, 1.02};
 
@@ -64,6 +67,16 @@ double distance(const std::vector<Sample>& samples, const MachineCosts& costs) {
   return weights > 0 ? sum / weights : 0;
 }
 
+/// How far the parameters of a medium are from what they were.
+double reluctance(const MachineCosts& costs, const MachineCosts& start, CostMedium medium) {
+  double sum = 0;
+  for (const CostParameterName& parameter : costParameterNames()) {
+    const double origin = part(start, medium).*parameter.value;
+    if (origin > 0) sum += std::abs(std::log(part(costs, medium).*parameter.value / origin));
+  }
+  return kReluctance * sum;
+}
+
 double typicalError(const std::vector<Sample>& samples, const MachineCosts& costs) {
   double sum = 0;
   double weights = 0;
@@ -93,7 +106,7 @@ Fit fit(const std::vector<Point>& points, const CandidateSet& candidates, const 
           const double origin = part(start, medium).*parameter.value;
           value *= factor;
           if (origin <= 0 || value > origin * kFarthest || value < origin / kFarthest) continue;
-          const double now = distance(samples, trial);
+          const double now = distance(samples, trial) + reluctance(trial, start, medium);
           if (now >= best * (1 - 1e-9)) continue;
           best = now;
           result.costs = trial;

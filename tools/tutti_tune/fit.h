@@ -18,7 +18,7 @@ struct Fit {
 /// Finds the parameters of `medium` by which predictions come nearest to the medians of all ways of `points`
 /// (which are all of one medium), from `start` on: by the sum of the logarithms' distances, in which ways
 /// near the best of their call count most, since between those the choice is made. Parameters without effect
-/// stay as they are. Deterministic.
+/// stay as they are, and those with little effect near that. Deterministic.
 Fit fit(const std::vector<Point>& points, const CandidateSet& candidates, const MachineCosts& start,
         CostMedium medium);
 
