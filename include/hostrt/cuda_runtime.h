@@ -49,8 +49,8 @@ inline cudaError_t cudaLaunchKernel(T* func, dim3 gridDim, dim3 blockDim, void**
 template <class T>
 inline cudaError_t cudaLaunchCooperativeKernel(T* func, dim3 gridDim, dim3 blockDim, void** args,
                                                size_t sharedMem = 0, cudaStream_t stream = 0) {
-  return ::cudaLaunchCooperativeKernel(reinterpret_cast<const void*>(func), gridDim, blockDim, args, sharedMem,
-                                       stream);
+  return ::cudaLaunchCooperativeKernel(reinterpret_cast<const void*>(func), gridDim, blockDim, args,
+                                       sharedMem, stream);
 }
 template <class... Expected, class... Actual>
 inline cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(Expected...),

@@ -89,10 +89,10 @@ typedef struct tuttiPlan {
   int channels;
   double seconds; /* that the cost model expects */
   /* What else the choice depends on. */
-  int hosts;            /* groups of ranks that share memory */
-  int rails;            /* connections that each channel of a hierarchical algorithm makes between two hosts */
-  int maxChannels;      /* that the communicator has */
-  int crowded;          /* 1 where more ranks share a machine than it has processors, else 0 */
+  int hosts;       /* groups of ranks that share memory */
+  int rails;       /* connections that each channel of a hierarchical algorithm makes between two hosts */
+  int maxChannels; /* that the communicator has */
+  int crowded;     /* 1 where more ranks share a machine than it has processors, else 0 */
   double linkBandwidth; /* bytes/s between hosts that the topology promises; 0: not known */
   size_t sliceBytes;    /* most that one message carries */
 } tuttiPlan_t;

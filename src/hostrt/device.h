@@ -33,7 +33,7 @@ struct Device {
   std::vector<bool> peerAccess;  // by device, from this one
   unsigned int flags = 0;
   std::atomic<cudaError_t> fault{cudaSuccess};  // of a kernel: stays until the device is reset
-  std::atomic<MemoryPool*> pool{nullptr};  // of cudaMallocAsync; null: the default pool
+  std::atomic<MemoryPool*> pool{nullptr};       // of cudaMallocAsync; null: the default pool
 
   /// Appends the markers of everything that is pending on the device.
   void pending(std::vector<Marker>& markers);
@@ -42,7 +42,9 @@ struct Device {
 };
 
 /// Of a kernel that failed on the stream's device: what every call that uses it returns from then on.
-inline cudaError_t faultOf(const Stream& stream) { return stream.device.fault.load(std::memory_order_acquire); }
+inline cudaError_t faultOf(const Stream& stream) {
+  return stream.device.fault.load(std::memory_order_acquire);
+}
 
 /// TUTTI_HOST_DEVICES (default 8), narrowed by CUDA_VISIBLE_DEVICES when that lists numbers. Empty when the
 /// setting is not a number (a warning says so) or 0.
