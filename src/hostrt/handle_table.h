@@ -38,6 +38,7 @@ class HandleTable {
   /// The handle under which the object is known until retire.
   void* handleOf(const T& object) const {
     const uint64_t generation = object.generation.load(std::memory_order_relaxed) & kMask;
+    // NOLINTNEXTLINE(performance-no-int-to-ptr): a number that CUDA's types make a pointer; nobody follows it
     return reinterpret_cast<void*>(uint64_t{tag_} << 56 | generation << 28 | object.index);
   }
 
