@@ -10,6 +10,7 @@
 #include "algorithms/segment_table.h"
 #include "algorithms/send_recv.h"
 #include "base/datatype.h"
+#include "base/fnv.h"
 #include "base/log.h"
 #include "base/params.h"
 #include "base/text.h"
@@ -51,13 +52,10 @@ std::optional<bool> isInPlace(const Operation& operation, int rank) {
   return input == output;
 }
 
-/// FNV-1a; 0 for nothing.
+/// 0 for nothing.
 uint64_t digestOf(const std::string& algo, const std::string& proto, int channels) {
   if (algo.empty() && proto.empty() && channels == 0) return 0;
-  uint64_t digest = 0xcbf29ce484222325u;
-  for (const char c : fmt::format("{};{};{}", lower(algo), lower(proto), channels))
-    digest = (digest ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
-  return digest;
+  return fnv1a(fmt::format("{};{};{}", lower(algo), lower(proto), channels));
 }
 
 /// Once for a file and process, by one rank: all have the same file.

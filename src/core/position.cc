@@ -4,18 +4,15 @@
 #include <iterator>
 
 #include "base/datatype.h"
+#include "base/fnv.h"
 
 namespace tutti {
 namespace {
 
 constexpr size_t kMostWaits = 8;
 
-/// FNV-1a over the counts; never 0.
-uint64_t digest(const std::vector<size_t>& counts) {
-  uint64_t hash = 0xcbf29ce484222325;
-  for (const size_t count : counts) hash = (hash ^ count) * 0x100000001b3;
-  return hash | 1;
-}
+/// Never 0.
+uint64_t digest(const std::vector<size_t>& counts) { return fnv1a(counts) | 1; }
 
 CallName::Operator operatorOf(const OperatorUse& use) {
   if (use.ownScalar) return CallName::Operator::own;

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "base/fnv.h"
 #include "hostrt/capture.h"
 #include "hostrt/device.h"
 #include "hostrt/kernel_context.h"
@@ -29,9 +30,9 @@ cudaUUID_t uuidOf(const Device& device) {
   std::ifstream("/proc/sys/kernel/random/boot_id") >> seed;
   seed.append("/").append(std::to_string(device.slot));
   cudaUUID_t uuid;
-  uint64_t hash = 0xcbf29ce484222325;  // FNV-1a
+  uint64_t hash = tutti::kFnvStart;
   for (int half = 0; half < 2; ++half) {
-    for (const char c : seed) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
+    hash = tutti::fnv1a(seed, hash);
     std::memcpy(uuid.bytes + 8 * half, &hash, 8);
   }
   return uuid;
