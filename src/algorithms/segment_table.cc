@@ -3,16 +3,10 @@
 #include <algorithm>
 #include <numeric>
 
+#include "base/segment_shape.h"
+
 namespace tutti {
 namespace {
-
-constexpr size_t kAlignBytes = 64;  // parts start on cache lines, so that no two ranks write one line
-
-size_t roundUp(size_t value, size_t multiple) { return (value + multiple - 1) / multiple * multiple; }
-
-size_t partLength(size_t count, int parts, size_t alignElements) {
-  return roundUp((count + static_cast<size_t>(parts) - 1) / static_cast<size_t>(parts), alignElements);
-}
 
 bool hasOneBlock(Collective collective) {
   return collective == Collective::allReduce || collective == Collective::broadcast ||
@@ -22,7 +16,7 @@ bool hasOneBlock(Collective collective) {
 }  // namespace
 
 ElementRange splitEvenly(size_t count, int parts, int index, size_t alignElements) {
-  const size_t length = partLength(count, parts, alignElements);
+  const size_t length = partLength(count, static_cast<size_t>(parts), alignElements);
   const size_t first = std::min(count, length * static_cast<size_t>(index));
   return {first, std::min(length, count - first)};
 }
@@ -64,44 +58,32 @@ SegmentTable::SegmentTable(const CallShape& shape)
     : shape_(shape), sliceElements_(std::max<size_t>(1, shape.sliceBytes / shape.elementBytes)), slices_(1) {
   if (shape.blocks == nullptr) {
     equal_ = makeBlock(0, shape.count);
-    slices_ = slicesOf(equal_);
+    slices_ = sliceCount(equal_.shape, sliceElements_);
     return;
   }
   const BlockSizes& sizes = *shape.blocks;
   blocks_.reserve(sizes.counts.size());
   for (size_t block = 0; block < sizes.counts.size(); ++block) {
     blocks_.push_back(makeBlock(sizes.offsets[block], sizes.counts[block]));
-    slices_ = std::max(slices_, slicesOf(blocks_.back()));
+    slices_ = std::max<size_t>(slices_, sliceCount(blocks_.back().shape, sliceElements_));
   }
 }
 
 SegmentTable::Block SegmentTable::makeBlock(size_t offset, size_t count) const {
-  const size_t alignElements = std::max<size_t>(1, kAlignBytes / shape_.elementBytes);
-  Block block;
-  block.offset = offset;
-  block.share = splitEvenly(count, shape_.channels, shape_.channel, alignElements);
-  block.partElements = partLength(block.share.count, shape_.parts, alignElements);
-  return block;
-}
-
-size_t SegmentTable::slicesOf(const Block& block) const {
-  const size_t longest = std::min(block.partElements, block.share.count);
-  return std::max<size_t>(1, (longest + sliceElements_ - 1) / sliceElements_);
+  return {offset,
+          blockShape(count, static_cast<uint32_t>(shape_.channel), static_cast<uint32_t>(shape_.channels),
+                     static_cast<uint32_t>(shape_.parts), static_cast<uint32_t>(shape_.elementBytes))};
 }
 
 Piece SegmentTable::piece(Buffer buffer, int32_t block, int32_t part, size_t slice, int32_t rank) const {
   (void)rank;  // all ranks' buffers are cut alike
   const bool differ = !blocks_.empty();
   const Block& own = differ ? blocks_[static_cast<size_t>(block)] : equal_;
-  const size_t partFirst = std::min(own.share.count, own.partElements * static_cast<size_t>(part));
-  const size_t partCount = std::min(own.partElements, own.share.count - partFirst);
-  const size_t sliceFirst = std::min(partCount, sliceElements_ * slice);
-  const size_t elements = std::min(sliceElements_, partCount - sliceFirst);
+  const PieceShape piece = pieceShape(own.shape, static_cast<uint32_t>(part), slice, sliceElements_);
   size_t blockFirst = 0;
   if (holdsAllBlocks(shape_.collective, buffer))
     blockFirst = differ ? own.offset : static_cast<size_t>(block) * shape_.count;
-  return {(blockFirst + own.share.first + partFirst + sliceFirst) * shape_.elementBytes,
-          elements * shape_.elementBytes};
+  return {(blockFirst + piece.first) * shape_.elementBytes, piece.count * shape_.elementBytes};
 }
 
 size_t SegmentTable::bufferBytes(Buffer buffer, int32_t rank) const {

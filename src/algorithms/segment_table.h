@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "algorithms/schedule.h"
+#include "base/segment_shape.h"
 
 namespace tutti {
 
@@ -88,14 +89,12 @@ class SegmentTable {
   size_t bufferBytes(Buffer buffer, int32_t rank) const;
 
  private:
-  /// One block: where it lies, the channel's share of it, and the longest part of that.
+  /// One block: where it lies, and how it is cut.
   struct Block {
     size_t offset = 0;
-    ElementRange share;
-    size_t partElements = 0;
+    BlockShape shape;
   };
   Block makeBlock(size_t offset, size_t count) const;
-  size_t slicesOf(const Block& block) const;
 
   CallShape shape_;
   size_t sliceElements_;
