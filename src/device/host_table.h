@@ -11,6 +11,9 @@ namespace tutti {
 /// else from the folder host/ beside the library that contains this function (libnccl.so.2), or from
 /// ../lib/host where that is a program (tests in a build tree). It stays loaded. The answer, also a failure,
 /// is kept. Thread-safe. Errors name the paths tried and what the loader said.
+/// In a process that runs on GPUs (see device_world.h) there is none: an error.
 Result<const tuttiHostRuntime_v1*> hostTable();
+/// The program is linked to the host runtime, or has opened it.
+bool hostRuntimeIsLoaded();
 
 }  // namespace tutti
