@@ -49,6 +49,33 @@ typedef struct tuttiCaptureState {
   int invalidated;  // the capture broke a rule: nothing can be added any more
 } tuttiCaptureState;
 
+/// A launch of a kernel: numbers of blocks and of threads in x, y, z.
+typedef struct tuttiKernelShape {
+  uint32_t grid[3];
+  uint32_t block[3];
+  size_t sharedBytes;  // of dynamic shared memory
+} tuttiKernelShape;
+
+/// Where a pointer's memory is.
+typedef enum tuttiPointerKind {
+  tuttiPointerUnknown,  // plain memory, or none
+  tuttiPointerHost,
+  tuttiPointerDevice,
+  tuttiPointerManaged
+} tuttiPointerKind;
+typedef struct tuttiPointerFacts {
+  tuttiPointerKind kind;
+  int device;  // -1 where it belongs to none
+} tuttiPointerFacts;
+
+typedef struct tuttiDeviceFacts {
+  char name[256];
+  char busId[32];  // "0000:1b:00.0"
+  int major;       // compute capability
+  int minor;
+  int multiprocessors;
+} tuttiDeviceFacts;
+
 typedef struct tuttiHostRuntime_v1 {
   uint32_t size;     // sizeof of the table that the runtime was built with
   uint32_t version;  // 1
@@ -101,6 +128,39 @@ typedef struct tuttiHostRuntime_v1 {
   /// The tutti::shim::TwinTable (base/kernel_shim/abi.h), for kernels of modules that were loaded before the
   /// runtime.
   const void* (*kernelTwins)(void);
+
+  // ---- From here on: what a driver of virtual GPUs needs. A table of an earlier release ends above. These
+  // functions do not depend on the current device: the default streams (null, cudaStreamLegacy,
+  // cudaStreamPerThread) are those of `device`, and another stream must belong to it.
+
+  int (*deviceFacts)(int device, tuttiDeviceFacts* facts);
+  /// Sets *reaches to 1 where kernels of `device` can use memory of `peer`, else to 0.
+  int (*deviceReaches)(int device, int peer, int* reaches);
+
+  /// Memory of the host that all devices see under its address, otherwise as memoryAllocate. Freeing does
+  /// not wait.
+  int (*pinnedAllocate)(int device, size_t bytes, void** pointer);
+  int (*pinnedFree)(void* pointer);
+  int (*pointerFacts)(const void* pointer, tuttiPointerFacts* facts);
+
+  /// Launches the kernel of a tutti::shim::KernelTwin (base/kernel_shim/abi.h), registered or not, with its
+  /// arguments, which are copied, as cudaLaunchKernel does: in the stream's order, or as a node of the graph
+  /// that it is captured into. EINVAL for a shape that no device can run, EPERM when the capture was
+  /// invalidated, EIO when a kernel has failed on the device.
+  int (*kernelLaunch)(int device, void* stream, const void* twin, const tuttiKernelShape* shape,
+                      void* const* arguments);
+  /// Blocks of that size that the device runs at the same time when it runs nothing else. 0: it can run none.
+  int (*kernelResident)(int device, const void* twin, uint32_t threads, size_t sharedBytes, uint32_t* blocks);
+
+  /// Events without timing; they are cudaEvent_t too.
+  int (*eventCreate)(int device, void** event);
+  int (*eventDestroy)(void* event);
+  int (*eventRecord)(int device, void* stream, void* event);
+  /// Later work of the stream waits for the event.
+  int (*eventWait)(int device, void* stream, void* event);
+  /// 0 when what was recorded is done, or nothing was; EBUSY when not; EIO when its device has failed; EPERM
+  /// when it was recorded in a capture. Disturbs no capture.
+  int (*eventQuery)(void* event);
 } tuttiHostRuntime_v1;
 
 /// Name of the symbol: const tuttiHostRuntime_v1* tuttiHostRuntime_v1_get(void).

@@ -5,6 +5,7 @@
 
 #include <array>
 #include <climits>
+#include <cstddef>
 #include <string>
 #include <vector>
 
@@ -15,14 +16,17 @@ namespace {
 
 constexpr const char* kRuntimeFile = "libtutti_hostrt.so.1";
 
+/// An earlier release's table: it ends before the functions for drivers.
+constexpr size_t kOldestBytes = offsetof(tuttiHostRuntime_v1, deviceFacts);
+
 Result<const tuttiHostRuntime_v1*> checked(void* symbol, const std::string& where) {
   const tuttiHostRuntime_v1* table = reinterpret_cast<tuttiHostRuntimeGet_t>(symbol)();
   if (table == nullptr) return internalError("host runtime {}: gives no table", where);
-  if (table->version != 1 || table->size < sizeof(tuttiHostRuntime_v1))
+  if (table->version != 1 || table->size < kOldestBytes)
     return internalError(
         "host runtime {}: its table has version {} and {} bytes, this library needs version 1 "
         "with at least {} bytes; install both from the same release",
-        where, table->version, table->size, sizeof(tuttiHostRuntime_v1));
+        where, table->version, table->size, kOldestBytes);
   return table;
 }
 

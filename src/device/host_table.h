@@ -10,7 +10,8 @@ namespace tutti {
 /// is found by its symbol; else libtutti_hostrt.so.1 is opened: from TUTTI_HOST_RUNTIME where that is set,
 /// else from the folder host/ beside the library that contains this function (libnccl.so.2), or from
 /// ../lib/host where that is a program (tests in a build tree). It stays loaded. The answer, also a failure,
-/// is kept. Thread-safe. Errors name the paths tried and what the loader said.
+/// is kept. Thread-safe. Errors name the paths tried and what the loader said. The table may be of an earlier
+/// release and lack the functions for drivers: `size` tells.
 Result<const tuttiHostRuntime_v1*> hostTable();
 
 }  // namespace tutti

@@ -131,6 +131,13 @@ std::string pciBusId(const Device& device) {
   return fmt::format("{:04x}:{:02x}:00.0", kPciDomain + device.slot / 256, device.slot % 256);
 }
 
+DeviceProperties propertiesOf(const Device& device) {
+  // Programs ask for a capability to decide whether half, bfloat16 and 8-bit floats may be used: all may.
+  return {"Tutti host device", pciBusId(device), 9, 0};
+}
+
+bool reaches(const Device& device, const Device& peer) { return &device != &peer; }
+
 MachineMemory machineMemory() {
   MachineMemory memory{meminfo("MemTotal:"), meminfo("MemAvailable:")};
   const auto narrow = [&](size_t limit, size_t used) {

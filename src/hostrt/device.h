@@ -67,6 +67,17 @@ cudaError_t faultOfCurrentDevice();
 std::string pciBusId(const Device& device);
 constexpr int kPciDomain = 0x7e00;
 
+/// What programs and the library are told of a device.
+struct DeviceProperties {
+  std::string name;
+  std::string busId;
+  int major = 0;
+  int minor = 0;
+};
+DeviceProperties propertiesOf(const Device& device);
+/// Whether kernels of one device can use memory of the other. False for a device and itself, as in CUDA.
+bool reaches(const Device& device, const Device& peer);
+
 /// Bytes of memory that this process may use, and that are free now: of the machine or, if less, of the
 /// memory control group.
 struct MachineMemory {

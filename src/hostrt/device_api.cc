@@ -64,12 +64,13 @@ void fillLimits(cudaDeviceProp* p) {
 
 void fillProperties(const Device& device, cudaDeviceProp* p) {
   *p = {};
-  std::snprintf(p->name, sizeof p->name, "Tutti host device");
+  const DeviceProperties properties = propertiesOf(device);
+  std::snprintf(p->name, sizeof p->name, "%s", properties.name.c_str());
   p->uuid = uuidOf(device);
   p->totalGlobalMem = machineMemory().total;
   fillLimits(p);
-  // Programs ask for a capability to decide whether half, bfloat16 and 8-bit floats may be used: all may.
-  p->major = 9;
+  p->major = properties.major;
+  p->minor = properties.minor;
   p->l2CacheSize = cacheBytes();
   p->integrated = 1;
   p->canMapHostMemory = 1;
@@ -417,8 +418,10 @@ cudaError_t cudaProfilerStop() { return cudaSuccess; }
 cudaError_t cudaDeviceCanAccessPeer(int* canAccessPeer, int device, int peerDevice) {
   return apiCall([&] {
     if (!canAccessPeer) return cudaErrorInvalidValue;
-    if (!findDevice(device) || !findDevice(peerDevice)) return cudaErrorInvalidDevice;
-    *canAccessPeer = device != peerDevice;
+    const Device* from = findDevice(device);
+    const Device* to = findDevice(peerDevice);
+    if (!from || !to) return cudaErrorInvalidDevice;
+    *canAccessPeer = reaches(*from, *to);
     return cudaSuccess;
   });
 }

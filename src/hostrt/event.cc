@@ -22,43 +22,17 @@ Events& events() {
   return *all;
 }
 
-cudaError_t createEvent(cudaEvent_t* handle, unsigned int flags) {
+cudaError_t createHere(cudaEvent_t* handle, unsigned int flags) {
   constexpr unsigned int kKnown = cudaEventBlockingSync | cudaEventDisableTiming | cudaEventInterprocess;
   if (!handle || (flags & ~kKnown)) return cudaErrorInvalidValue;
   if ((flags & cudaEventInterprocess) && !(flags & cudaEventDisableTiming)) return cudaErrorInvalidValue;
   Device* device = currentDeviceOrNull();
-  if (!device) return cudaErrorNoDevice;
-  Events& all = events();
-  Event* event = nullptr;
-  {
-    const std::lock_guard lock(all.mutex);
-    if (!all.unused.empty()) {
-      event = all.unused.back();
-      all.unused.pop_back();
-    }
-  }
-  if (event) {
-    event->reset(*device, flags);
-  } else {
-    auto fresh = std::make_unique<Event>(*device, flags);
-    if (!all.handles.add(fresh.get())) return cudaErrorMemoryAllocation;
-    event = fresh.release();
-  }
-  *handle = static_cast<cudaEvent_t>(all.handles.handleOf(*event));
-  return cudaSuccess;
+  return device ? createEvent(*device, flags, handle) : cudaErrorNoDevice;
 }
 
 cudaError_t recordEvent(cudaEvent_t handle, cudaStream_t streamHandle, unsigned int flags) {
-  Event* event = findEvent(handle);
   Stream* stream = findStream(streamHandle);
-  if (!event || !stream || event->device != &stream->device) return cudaErrorInvalidResourceHandle;
-  if (flags & ~unsigned{cudaEventRecordExternal}) return cudaErrorInvalidValue;
-  if (const cudaError_t error = checkUse(*stream); error != cudaSuccess) return error;
-  if (flags == cudaEventRecordExternal)
-    return isCaptured(*stream) ? captureWork(*stream, RecordWork{handle}) : cudaErrorInvalidValue;
-  if (isCaptured(*stream)) return captureRecord(*stream, *event);
-  event->record(*stream);
-  return cudaSuccess;
+  return stream ? recordEvent(handle, *stream, flags) : cudaErrorInvalidResourceHandle;
 }
 
 /// An event of a capture has no state outside of it. Other events say what other streams do, which a capture
@@ -70,6 +44,68 @@ cudaError_t checkAnswers(const Event& event) {
 }
 
 }  // namespace
+
+cudaError_t createEvent(Device& device, unsigned int flags, cudaEvent_t* handle) {
+  Events& all = events();
+  Event* event = nullptr;
+  {
+    const std::lock_guard lock(all.mutex);
+    if (!all.unused.empty()) {
+      event = all.unused.back();
+      all.unused.pop_back();
+    }
+  }
+  if (event) {
+    event->reset(device, flags);
+  } else {
+    auto fresh = std::make_unique<Event>(device, flags);
+    if (!all.handles.add(fresh.get())) return cudaErrorMemoryAllocation;
+    event = fresh.release();
+  }
+  *handle = static_cast<cudaEvent_t>(all.handles.handleOf(*event));
+  return cudaSuccess;
+}
+
+cudaError_t destroyEvent(cudaEvent_t handle) {
+  Event* event = findEvent(handle);
+  if (!event || !HandleTable<Event>::retire(*event, handle)) return cudaErrorInvalidResourceHandle;
+  Events& all = events();
+  const std::lock_guard lock(all.mutex);
+  all.unused.push_back(event);
+  return cudaSuccess;
+}
+
+cudaError_t recordEvent(cudaEvent_t handle, Stream& stream, unsigned int flags) {
+  Event* event = findEvent(handle);
+  if (!event || event->device != &stream.device) return cudaErrorInvalidResourceHandle;
+  if (flags & ~unsigned{cudaEventRecordExternal}) return cudaErrorInvalidValue;
+  if (const cudaError_t error = checkUse(stream); error != cudaSuccess) return error;
+  if (flags == cudaEventRecordExternal)
+    return isCaptured(stream) ? captureWork(stream, RecordWork{handle}) : cudaErrorInvalidValue;
+  if (isCaptured(stream)) return captureRecord(stream, *event);
+  event->record(stream);
+  return cudaSuccess;
+}
+
+cudaError_t waitForEvent(Stream& stream, cudaEvent_t handle, unsigned int flags) {
+  const Event* event = findEvent(handle);
+  if (!event) return cudaErrorInvalidResourceHandle;
+  if (flags & ~unsigned{cudaEventWaitExternal}) return cudaErrorInvalidValue;
+  if (const cudaError_t error = checkUse(stream); error != cudaSuccess) return error;
+  // Flags that make a node of it are an error outside of a capture, as in CUDA.
+  if (flags == cudaEventWaitExternal)
+    return isCaptured(stream) ? captureWork(stream, WaitWork{handle}) : cudaErrorInvalidValue;
+  if (isCaptured(stream) || event->isCaptured()) return captureWait(stream, *event);
+  const Marker marker = event->marker();
+  if (!marker.reached() && marker.stream != &stream) stream.enqueue({{marker}, {}, {}});
+  return cudaSuccess;
+}
+
+cudaError_t stateOf(const Event& event) {
+  const Marker marker = event.marker();
+  if (!marker.reached()) return cudaErrorNotReady;
+  return marker.stream ? faultOf(*marker.stream) : cudaSuccess;
+}
 
 void Event::record(Stream& stream) {
   const std::lock_guard lock(mutex_);
@@ -135,22 +171,15 @@ using namespace tutti::hostrt;
 extern "C" {
 
 cudaError_t cudaEventCreate(cudaEvent_t* event) {
-  return apiCall([&] { return createEvent(event, cudaEventDefault); });
+  return apiCall([&] { return createHere(event, cudaEventDefault); });
 }
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned int flags) {
-  return apiCall([&] { return createEvent(event, flags); });
+  return apiCall([&] { return createHere(event, flags); });
 }
 
 cudaError_t cudaEventDestroy(cudaEvent_t handle) {
-  return apiCall([&] {
-    Event* event = findEvent(handle);
-    if (!event || !HandleTable<Event>::retire(*event, handle)) return cudaErrorInvalidResourceHandle;
-    Events& all = events();
-    const std::lock_guard lock(all.mutex);
-    all.unused.push_back(event);
-    return cudaSuccess;
-  });
+  return apiCall([&] { return destroyEvent(handle); });
 }
 
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
@@ -166,9 +195,7 @@ cudaError_t cudaEventQuery(cudaEvent_t handle) {
     const Event* event = findEvent(handle);
     if (!event) return cudaErrorInvalidResourceHandle;
     if (const cudaError_t error = checkAnswers(*event); error != cudaSuccess) return error;
-    const Marker marker = event->marker();
-    if (!marker.reached()) return cudaErrorNotReady;
-    return marker.stream ? faultOf(*marker.stream) : cudaSuccess;
+    return stateOf(*event);
   });
 }
 

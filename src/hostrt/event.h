@@ -51,4 +51,12 @@ class Event : public HandleTarget {
 /// Null when the handle is not valid.
 Event* findEvent(cudaEvent_t handle);
 
+/// What the entry points do, for a given device or stream.
+cudaError_t createEvent(Device& device, unsigned int flags, cudaEvent_t* handle);
+cudaError_t destroyEvent(cudaEvent_t handle);
+cudaError_t recordEvent(cudaEvent_t handle, Stream& stream, unsigned int flags);
+cudaError_t waitForEvent(Stream& stream, cudaEvent_t handle, unsigned int flags);
+/// Of an event that was not recorded in a capture: done, cudaErrorNotReady, or its device's error.
+cudaError_t stateOf(const Event& event);
+
 }  // namespace tutti::hostrt

@@ -48,21 +48,10 @@ cudaError_t checkSize(const Kernel& kernel, const LaunchRequest& request) {
   return cudaSuccess;
 }
 
-cudaError_t launch(Kernel* kernel, LaunchRequest request, cudaStream_t streamHandle) {
+cudaError_t launch(Kernel* kernel, const LaunchRequest& request, cudaStream_t streamHandle) {
   Stream* stream = findStream(streamHandle);
   if (!kernel) return cudaErrorInvalidDeviceFunction;
-  if (!stream) return cudaErrorInvalidResourceHandle;
-  if (const cudaError_t error = stream->device.fault.load(); error != cudaSuccess) return error;
-  std::shared_ptr<const KernelLaunch> prepared;
-  if (const cudaError_t error = prepareLaunch(kernel, request, &prepared); error != cudaSuccess) {
-    if (isCaptured(*stream)) invalidateCaptureOf(*stream, "a kernel could not be launched");
-    return error;
-  }
-  if (const cudaError_t error = checkUse(*stream); error != cudaSuccess) return error;
-  if (isCaptured(*stream)) return captureWork(*stream, prepared);
-  // Never in the calling thread: the kernel may wait for something that the caller does next.
-  stream->enqueue({{}, [prepared, device = &stream->device] { runKernel(*prepared, *device); }, {}});
-  return cudaSuccess;
+  return stream ? launchOn(*stream, kernel, request) : cudaErrorInvalidResourceHandle;
 }
 
 cudaError_t launchConfigured(const cudaLaunchConfig_t* config, const void* func, void** args,
@@ -88,11 +77,8 @@ cudaError_t occupancy(int* blocks, const void* func, int blockSize, size_t dynam
   const Kernel* kernel = findKernel(func);
   if (!blocks || blockSize <= 0) return cudaErrorInvalidValue;
   if (!kernel) return cudaErrorInvalidDeviceFunction;
-  const unsigned most =
-      kernel->twin && kernel->twin->maxThreads ? kernel->twin->maxThreads : kThreadsPerBlock;
-  *blocks = static_cast<unsigned>(blockSize) > most || dynamicShared > kSharedPerBlockOptin
-                ? 0
-                : static_cast<int>(blocksPerMultiprocessor(static_cast<unsigned>(blockSize), dynamicShared));
+  *blocks = static_cast<int>(
+      residentPerMultiprocessor(kernel->twin, static_cast<unsigned>(blockSize), dynamicShared));
   return cudaSuccess;
 }
 
@@ -124,6 +110,26 @@ cudaError_t prepareLaunch(Kernel* kernel, const LaunchRequest& request,
   copyArguments(*launch, request.arguments);
   *result = std::move(launch);
   return cudaSuccess;
+}
+
+cudaError_t launchOn(Stream& stream, Kernel* kernel, const LaunchRequest& request) {
+  if (const cudaError_t error = stream.device.fault.load(); error != cudaSuccess) return error;
+  std::shared_ptr<const KernelLaunch> prepared;
+  if (const cudaError_t error = prepareLaunch(kernel, request, &prepared); error != cudaSuccess) {
+    if (isCaptured(stream)) invalidateCaptureOf(stream, "a kernel could not be launched");
+    return error;
+  }
+  if (const cudaError_t error = checkUse(stream); error != cudaSuccess) return error;
+  if (isCaptured(stream)) return captureWork(stream, prepared);
+  // Never in the calling thread: the kernel may wait for something that the caller does next.
+  stream.enqueue({{}, [prepared, device = &stream.device] { runKernel(*prepared, *device); }, {}});
+  return cudaSuccess;
+}
+
+unsigned residentPerMultiprocessor(const shim::KernelTwin* twin, unsigned threads, size_t dynamicShared) {
+  const unsigned most = twin && twin->maxThreads ? twin->maxThreads : kThreadsPerBlock;
+  if (threads > most || dynamicShared > kSharedPerBlockOptin) return 0;
+  return blocksPerMultiprocessor(threads, dynamicShared);
 }
 
 }  // namespace tutti::hostrt

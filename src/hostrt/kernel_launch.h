@@ -5,6 +5,7 @@
 
 #include "hostrt/kernel_registry.h"
 #include "hostrt/kernel_run.h"
+#include "hostrt/stream.h"
 
 namespace tutti::hostrt {
 
@@ -20,5 +21,11 @@ struct LaunchRequest {
 /// stderr.
 cudaError_t prepareLaunch(Kernel* kernel, const LaunchRequest& request,
                           std::shared_ptr<const KernelLaunch>* result);
+
+/// Enqueues the launch, or adds it to the stream's capture.
+cudaError_t launchOn(Stream& stream, Kernel* kernel, const LaunchRequest& request);
+
+/// Blocks of that size that a multiprocessor holds; 0 when it can run none.
+unsigned residentPerMultiprocessor(const shim::KernelTwin* twin, unsigned threads, size_t dynamicShared);
 
 }  // namespace tutti::hostrt

@@ -10,6 +10,7 @@
 #include <mutex>
 #include <vector>
 
+#include "hostrt/kernel_limits.h"
 #include "hostrt/log.h"
 
 namespace tutti::hostrt {
@@ -65,6 +66,7 @@ struct Registry {
   std::mutex mutex;
   std::map<const void*, std::unique_ptr<Kernel>> kernels;  // by stub
   std::map<const void*, std::unique_ptr<Kernel>> bare;     // by address of a twin
+  std::map<const shim::KernelTwin*, std::unique_ptr<Kernel>> ofLibrary;
   std::multimap<std::string, const shim::KernelTwin*> twins;
   std::map<const void*, Variable> variables;  // by the host's variable
   std::multimap<std::string, const shim::VariableTwin*> variableTwins;
@@ -170,6 +172,18 @@ Kernel* findKernel(cudaKernel_t handle) {
         return kernel.get();
       }
   return nullptr;
+}
+
+Kernel* kernelOfTwin(const shim::KernelTwin& twin) {
+  Registry& all = registry();
+  const std::lock_guard lock(all.mutex);
+  std::unique_ptr<Kernel>& kernel = all.ofLibrary[&twin];
+  if (!kernel) {
+    const std::string name = nameInTag(twin.typeName);
+    kernel = std::make_unique<Kernel>(
+        Kernel{name, name, keyOf(name), nullptr, twin.function, &twin, false, kSharedPerBlockOptin});
+  }
+  return kernel.get();
 }
 
 cudaError_t refuseWithoutTwin(const Kernel& kernel) {

@@ -32,6 +32,8 @@ struct Kernel {
 Kernel* findKernel(const void* hostFunction);
 /// The same for a handle that __cudaGetKernel gave.
 Kernel* findKernel(cudaKernel_t handle);
+/// For a twin that the library launches, registered or not. It may use all of a block's shared memory.
+Kernel* kernelOfTwin(const shim::KernelTwin& twin);
 /// Why a kernel without a twin is not launched, on stderr.
 cudaError_t refuseWithoutTwin(const Kernel& kernel);
 

@@ -24,17 +24,6 @@ cudaError_t create(cudaStream_t* handle, unsigned int flags, int priority) {
   return cudaSuccess;
 }
 
-/// Flags that make a node of a wait or record are an error outside of a capture, as in CUDA.
-cudaError_t waitForEvent(Stream& stream, const Event& event, cudaEvent_t handle, unsigned int flags) {
-  if (const cudaError_t error = checkUse(stream); error != cudaSuccess) return error;
-  if (flags == cudaEventWaitExternal)
-    return isCaptured(stream) ? captureWork(stream, WaitWork{handle}) : cudaErrorInvalidValue;
-  if (isCaptured(stream) || event.isCaptured()) return captureWait(stream, event);
-  const Marker marker = event.marker();
-  if (!marker.reached() && marker.stream != &stream) stream.enqueue({{marker}, {}, {}});
-  return cudaSuccess;
-}
-
 /// Runs body(stream), or says that the handle is not valid.
 template <class Body>
 cudaError_t withStream(cudaStream_t handle, Body&& body) {
@@ -87,12 +76,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t handle) {
 }
 
 cudaError_t cudaStreamWaitEvent(cudaStream_t handle, cudaEvent_t eventHandle, unsigned int flags) {
-  return withStream(handle, [&](Stream& stream) {
-    const Event* event = findEvent(eventHandle);
-    if (!event) return cudaErrorInvalidResourceHandle;
-    if (flags & ~unsigned{cudaEventWaitExternal}) return cudaErrorInvalidValue;
-    return waitForEvent(stream, *event, eventHandle, flags);
-  });
+  return withStream(handle, [&](Stream& stream) { return waitForEvent(stream, eventHandle, flags); });
 }
 
 cudaError_t cudaStreamGetDevice(cudaStream_t handle, int* device) {

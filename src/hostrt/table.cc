@@ -8,7 +8,9 @@
 #include "base/host_runtime.h"
 #include "hostrt/capture.h"
 #include "hostrt/device.h"
-#include "hostrt/kernel_run.h"
+#include "hostrt/event.h"
+#include "hostrt/kernel_launch.h"
+#include "hostrt/kernel_limits.h"
 #include "hostrt/memory.h"
 
 namespace tutti::hostrt {
@@ -181,6 +183,164 @@ size_t kernelReport(char* text, size_t bytes) {
 
 const void* kernelTwins() { return tuttiKernelTwins_v1_get(); }
 
+// ---- for a driver: everything for a given device
+
+/// The answer to an error of CUDA's API.
+int errnoOf(cudaError_t error, const Device& device) {
+  if (error == cudaSuccess) return 0;
+  if (device.fault.load() != cudaSuccess) return EIO;
+  if (error == cudaErrorMemoryAllocation) return ENOMEM;
+  const bool isOfCapture =
+      error >= cudaErrorStreamCaptureUnsupported && error <= cudaErrorStreamCaptureWrongThread;
+  return isOfCapture ? EPERM : EINVAL;
+}
+
+/// The stream behind the handle, which must belong to the device; null when it does not.
+Stream* streamOf(Device& device, void* handle) {
+  const int callers = currentDevice();
+  setCurrentDevice(device.index);  // whose default streams the handle may mean
+  Stream* stream = nullptr;
+  try {
+    stream = findStream(static_cast<cudaStream_t>(handle));
+  } catch (...) {
+    setCurrentDevice(callers);
+    throw;
+  }
+  setCurrentDevice(callers);
+  return stream && &stream->device == &device ? stream : nullptr;
+}
+
+/// Runs body(device), which gives an errno value.
+template <class Body>
+int onDevice(int number, Body&& body) {
+  return guarded([&] {
+    Device* device = findDevice(number);
+    return device ? body(*device) : ENODEV;
+  });
+}
+
+/// Runs body(stream), which gives a cudaError_t.
+template <class Body>
+int onStream(int number, void* handle, Body&& body) {
+  return onDevice(number, [&](Device& device) {
+    Stream* stream = streamOf(device, handle);
+    return stream ? errnoOf(body(*stream), device) : EINVAL;
+  });
+}
+
+void copyText(const std::string& from, char* to, size_t bytes) {
+  const size_t length = std::min(bytes - 1, from.size());
+  std::memcpy(to, from.data(), length);
+  to[length] = 0;
+}
+
+int deviceFacts(int number, tuttiDeviceFacts* facts) {
+  return onDevice(number, [&](const Device& device) {
+    const DeviceProperties properties = propertiesOf(device);
+    copyText(properties.name, facts->name, sizeof facts->name);
+    copyText(properties.busId, facts->busId, sizeof facts->busId);
+    facts->major = properties.major;
+    facts->minor = properties.minor;
+    facts->multiprocessors = static_cast<int>(kMultiprocessors);
+    return 0;
+  });
+}
+
+int deviceReaches(int number, int peer, int* answer) {
+  return onDevice(number, [&](const Device& device) {
+    const Device* other = findDevice(peer);
+    if (!other) return ENODEV;
+    *answer = reaches(device, *other) ? 1 : 0;
+    return 0;
+  });
+}
+
+int pinnedAllocate(int number, size_t bytes, void** pointer) {
+  return onDevice(number, [&](const Device& device) {
+    constexpr unsigned int kFlags = cudaHostAllocPortable | cudaHostAllocMapped;
+    const cudaError_t error = memory().allocate(device.index, bytes, MemoryKind::host, kFlags, true, pointer);
+    return error == cudaSuccess ? 0 : ENOMEM;
+  });
+}
+
+int pinnedFree(void* pointer) {
+  return guarded([&] {
+    if (!pointer) return 0;
+    return memory().free(pointer, MemoryKind::host) == cudaSuccess ? 0 : EINVAL;
+  });
+}
+
+int pointerFacts(const void* pointer, tuttiPointerFacts* facts) {
+  return guarded([&] {
+    const MemoryInfo info = memory().find(pointer);
+    *facts = {tuttiPointerUnknown, -1};
+    if (info.type == MemoryInfo::Type::unregistered) return 0;
+    facts->device = info.device;
+    if (info.type == MemoryInfo::Type::host) facts->kind = tuttiPointerHost;
+    if (info.type == MemoryInfo::Type::device) facts->kind = tuttiPointerDevice;
+    if (info.type == MemoryInfo::Type::managed) facts->kind = tuttiPointerManaged;
+    return 0;
+  });
+}
+
+int kernelLaunch(int number, void* handle, const void* twin, const tuttiKernelShape* shape,
+                 void* const* arguments) {
+  return onStream(number, handle, [&](Stream& stream) {
+    if (!twin || !shape) return cudaErrorInvalidValue;
+    LaunchRequest request;
+    request.grid = dim3(shape->grid[0], shape->grid[1], shape->grid[2]);
+    request.block = dim3(shape->block[0], shape->block[1], shape->block[2]);
+    request.arguments = const_cast<void**>(arguments);
+    request.dynamicShared = shape->sharedBytes;
+    return launchOn(stream, kernelOfTwin(*static_cast<const shim::KernelTwin*>(twin)), request);
+  });
+}
+
+int kernelResident(int number, const void* twin, uint32_t threads, size_t sharedBytes, uint32_t* blocks) {
+  return onDevice(number, [&](const Device&) {
+    if (!twin || threads == 0) return EINVAL;
+    const auto* kernel = static_cast<const shim::KernelTwin*>(twin);
+    *blocks = kMultiprocessors * residentPerMultiprocessor(kernel, threads, sharedBytes);
+    return 0;
+  });
+}
+
+int eventCreate(int number, void** event) {
+  return onDevice(number, [&](Device& device) {
+    cudaEvent_t handle = nullptr;
+    const cudaError_t error = createEvent(device, cudaEventDisableTiming, &handle);
+    *event = handle;
+    return error == cudaSuccess ? 0 : ENOMEM;
+  });
+}
+
+int eventDestroy(void* event) {
+  return guarded([&] { return destroyEvent(static_cast<cudaEvent_t>(event)) == cudaSuccess ? 0 : EINVAL; });
+}
+
+int eventRecord(int number, void* handle, void* event) {
+  return onStream(number, handle, [&](Stream& stream) {
+    return recordEvent(static_cast<cudaEvent_t>(event), stream, cudaEventRecordDefault);
+  });
+}
+
+int eventWait(int number, void* handle, void* event) {
+  return onStream(number, handle, [&](Stream& stream) {
+    return waitForEvent(stream, static_cast<cudaEvent_t>(event), cudaEventWaitDefault);
+  });
+}
+
+int eventQuery(void* handle) {
+  return guarded([&] {
+    const Event* event = findEvent(static_cast<cudaEvent_t>(handle));
+    if (!event) return EINVAL;
+    if (event->isCaptured()) return EPERM;
+    const cudaError_t state = stateOf(*event);
+    if (state == cudaErrorNotReady) return EBUSY;
+    return state == cudaSuccess ? 0 : EIO;
+  });
+}
+
 constexpr tuttiHostRuntime_v1 kTable = {
     sizeof(tuttiHostRuntime_v1),
     1,
@@ -202,6 +362,18 @@ constexpr tuttiHostRuntime_v1 kTable = {
     deviceSlot,
     kernelReport,
     kernelTwins,
+    deviceFacts,
+    deviceReaches,
+    pinnedAllocate,
+    pinnedFree,
+    pointerFacts,
+    kernelLaunch,
+    kernelResident,
+    eventCreate,
+    eventDestroy,
+    eventRecord,
+    eventWait,
+    eventQuery,
 };
 
 }  // namespace

@@ -80,6 +80,9 @@ class DeviceGroup {
   class Arena;
   struct Meeting;
   DeviceGroup() = default;
+  /// Once all ranks are there.
+  static Result<std::shared_ptr<DeviceGroup>> build(Driver& driver, const std::vector<int>& devices,
+                                                    const DeviceGroupOptions& options);
 
   Driver* driver_ = nullptr;
   DeviceGroupOptions options_;
