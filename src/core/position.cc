@@ -1,5 +1,7 @@
 #include "core/position.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <iterator>
 
