@@ -62,6 +62,7 @@ class KernelCalls {
   Status enqueueAll(std::span<const Operation> operations, uint64_t firstCollective);
   Status enqueueCollective(const Operation& operation, uint64_t number, DeviceStream stream);
   Status enqueueMessages(std::span<const Operation> messages, DeviceStream stream);
+  bool mayUsePeerBuffers(const Operation& operation);
   Result<Plan> planOf(const Operation& operation);
   CudaCall callOf(const Operation& operation, const Plan& plan) const;
   Status compare(const Operation& operation, const Plan& plan);
