@@ -270,11 +270,8 @@ class Expander {
     if (readsSource(kind)) allowed.insert(allowed.end(), {"src"});
     if (writesDestination(kind)) allowed.insert(allowed.end(), {"dst"});
     const bool reduces = receives(kind) && readsSource(kind);
-    if (kind == StepKind::recvSend) {
-      allowed.push_back("count");
-    } else {
-      allowed.push_back("sizeAs");
-    }
+    if (kind == StepKind::recvSend) allowed.push_back("count");
+    allowed.push_back("sizeAs");
     if (readsSource(kind) && kind != StepKind::copy && kind != StepKind::reduceLocal)
       allowed.push_back("team");
     if (writesDestination(kind) && kind != StepKind::reduceLocal) allowed.push_back("dstTeam");

@@ -233,8 +233,9 @@ Step& Lane::waitTeam(int team, int flag) {
 }
 
 SizeSegments sizeSegments(const Step& step) {
-  if (step.kind == StepKind::recvSend || onlyOrders(step.kind)) return {};
+  if (onlyOrders(step.kind)) return {};
   if (step.sizeAs != Affine(kNoSegment)) return {step.sizeAs, step.sizePattern};
+  if (step.kind == StepKind::recvSend) return {};
   if (writesDestination(step.kind) && step.dst.buffer != Buffer::scratch)
     return {step.dst.segment, step.dst.pattern};
   if (readsSource(step.kind) && step.src.buffer != Buffer::scratch)

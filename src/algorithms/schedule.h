@@ -148,7 +148,7 @@ struct Step {
   int16_t dstTeam = -1;  // the same, of the ranks that get the result
   /// The data segment (first of count, by sizePattern) whose pieces the step moves; set where neither src nor
   /// dst is a user's buffer and so nothing else tells the size: scratch to scratch, scratch to a message, a
-  /// message to scratch.
+  /// message to scratch. A recvSend may do without.
   Affine sizeAs = kNoSegment;
   Pattern sizePattern = {};
   /// Order of a two-operand reduction: false: src (+) msg, true: msg (+) src. Lets the two ends of an
@@ -161,7 +161,8 @@ struct Step {
 };
 
 /// The data segments whose pieces the step moves: the first of `count`, and how they go on. They ask the
-/// segment table for their bytes. kNoSegment for recvSend (as many as arrived), signal and wait.
+/// segment table for their bytes. kNoSegment for signal and wait, and for a recvSend without sizeAs (as many
+/// as arrived).
 struct SizeSegments {
   Affine first = kNoSegment;
   Pattern pattern = {};

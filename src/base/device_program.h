@@ -61,6 +61,7 @@ struct Location {
   Affine rank;  // only when ofPeer and the step has no team for this side
   BufferKind buffer = BufferKind::input;
   uint8_t ofPeer = 0;  // may be another rank's memory
+  uint16_t reserved = 0;
 };
 
 /// The numbers of tutti::StepKind (a test compares them).

@@ -414,8 +414,8 @@ Status SymbolicMachine::finalizeValues(size_t lane, const Step& step, std::vecto
 Status SymbolicMachine::checkSizes(size_t lane, const Step& step, const std::vector<Value>& values) {
   const LaneState& state = lanes_[lane];
   const Schedule& s = schedule(state);
-  if (step.kind == StepKind::recvSend) return Status::ok();
   const SizeSegments sizes = sizeSegments(step);
+  if (step.kind == StepKind::recvSend && sizes.first == Affine(kNoSegment)) return Status::ok();
   if (sizes.first == Affine(kNoSegment)) {
     if (!options_.infer) return internalError("nothing tells the size: set sizeAs");
     for (size_t i = 0; i < values.size(); ++i)

@@ -3,16 +3,14 @@
 #include <algorithm>
 #include <utility>
 
+#include "executor/step_rules.h"
+
 namespace tutti {
 namespace {
 
 // What the checker lets a schedule use must exist between any two ranks.
 static_assert(kMaxPorts <= kEndpointPorts, "a schedule may use ports that endpoints do not have");
 static_assert(kMaxFlags <= kEndpointFlags, "a schedule may use flags that endpoints do not have");
-
-bool reducing(StepKind kind) {
-  return reducesMessage(kind) || kind == StepKind::reduceLocal || kind == StepKind::reduceTeam;
-}
 
 }  // namespace
 
@@ -72,7 +70,7 @@ class Binder {
   }
 
   Status bindStep(const Step& step, int32_t iterations) {
-    if (reducing(step.kind) && !bound_->reduces_) {
+    if (reduces(step.kind) && !bound_->reduces_) {
       return internalError("{} reduces nothing, but the schedule does", name(schedule_.collective));
     }
     BoundStep out;
@@ -108,23 +106,6 @@ class Binder {
   void notePeerBuffers(const BoundLocation& location) {
     if (location.ofPeer && location.buffer == Buffer::input) bound_->needsPeerInput_ = true;
     if (location.ofPeer && location.buffer == Buffer::output) bound_->needsPeerOutput_ = true;
-  }
-
-  /// Contributions (pieces of `input`) are scaled wherever they are read.
-  static Scaled scaledSources(const Step& step) {
-    if (!readsSource(step.kind) || step.src.buffer != Buffer::input) return Scaled::none;
-    switch (step.kind) {
-      case StepKind::reduceTeam:
-        return Scaled::all;
-      case StepKind::reduceLocal:
-        return Scaled::rest;  // dst (+) src
-      case StepKind::send:
-        return step.team >= 0 ? Scaled::all : Scaled::first;
-      case StepKind::copy:
-        return Scaled::first;
-      default:
-        return step.messageFirst ? Scaled::rest : Scaled::first;
-    }
   }
 
   Status bindLocation(const Location& location, int32_t iterations, BoundLocation* out) {
