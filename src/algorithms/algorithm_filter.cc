@@ -25,7 +25,6 @@ constexpr std::array<std::pair<std::string_view, Collective>, 8> kFunctions = {{
 }};
 
 constexpr std::array<Protocol, 3> kProtocols = {Protocol::simple, Protocol::ll, Protocol::ll128};
-constexpr std::array<Protocol, 1> kProtocolsOfCpus = {Protocol::simple};
 
 /// Collectives that NCCL makes of point-to-point messages, for which it has no choice of algorithms: a list
 /// without a function ("NCCL_ALGO=Ring") is not meant for them.
@@ -64,7 +63,11 @@ std::optional<Protocol> findProtocol(std::string_view text) {
   return std::nullopt;
 }
 
-std::span<const Protocol> protocolsHere() { return kProtocolsOfCpus; }
+std::span<const Protocol> protocolsOfCpus() { return {kProtocols.data(), 1}; }
+std::span<const Protocol> protocolsOfKernels(bool wholeLines) {
+  static_assert(kProtocols.back() == Protocol::ll128);
+  return {kProtocols.data(), wholeLines ? kProtocols.size() : kProtocols.size() - 1};
+}
 
 std::optional<Collective> findFunction(std::string_view text) {
   const std::string word = lowerTrimmed(text);

@@ -22,8 +22,10 @@ enum class Protocol : uint8_t { simple, ll, ll128 };
 /// "simple", "ll", "ll128".
 const char* name(Protocol protocol);
 std::optional<Protocol> findProtocol(std::string_view name);
-/// Those that the executor of this machine has.
-std::span<const Protocol> protocolsHere();
+/// Those that the executor has: CPUs `simple`, kernels all three, of which ll128 needs links that keep
+/// 128-byte stores whole.
+std::span<const Protocol> protocolsOfCpus();
+std::span<const Protocol> protocolsOfKernels(bool wholeLines);
 
 /// The collective that NCCL_ALGO, tuning files and tutti/tutti.h call by that name, in any case: allreduce,
 /// allgather, reducescatter, broadcast, reduce, alltoall, gather, scatter.

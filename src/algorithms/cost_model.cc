@@ -161,6 +161,37 @@ TwoLevelCosts gpuCosts(const ClusterPlan& plan) {
                   plan.hosts() > 1 ? static_cast<double>(plan.linkRate()) * kGiga : 0);
 }
 
+TwoLevelCosts kernelCosts(const KernelMachine& machine, Protocol protocol, int32_t channels) {
+  // Launch and hop, seconds (NCCL's tuning model for rings inside a host), and the payload of what a link
+  // carries.
+  struct Times {
+    double call, hop, payload, sliceBytes;
+  };
+  constexpr std::array<Times, 3> kTimes = {
+      {{8.4e-6, 3.4e-6, 1, 512 << 10}, {6.6e-6, 0.6e-6, 0.5, 16 << 10}, {14e-6, 1.9e-6, 0.9375, 64 << 10}}};
+  constexpr double kBlockBandwidth = 25e9;  // of one thread block
+  constexpr double kPciBandwidth = 24e9;
+  const Times& times = kTimes[static_cast<size_t>(protocol)];
+  const double link = machine.bandwidth > 0 ? machine.bandwidth : kPciBandwidth;
+  CostParameters one;
+  one.alpha = one.sliceAlpha = times.hop;
+  one.beta = 1 / (link * times.payload);
+  one.streamByte = 1 / (kBlockBandwidth * times.payload);
+  one.perChannel = 0.05e-6;
+  // Flags alone: a store, and the load that sees it; no data to wait for.
+  one.signal = 1.5e-6;
+  one.perPeer = 0.1e-6;
+  one.coreByte = std::max(1 / link, one.streamByte / std::max(1, channels));
+  one.sliceBytes = static_cast<size_t>(times.sliceBytes);
+  TwoLevelCosts costs;
+  costs.call = times.call;
+  costs.asynchronous = true;
+  costs.inside = forChannels(one, channels);
+  costs.between = costs.inside;
+  costs.between.beta = 0;
+  return costs;
+}
+
 CostForm costForm(const CostQuery& query, int32_t blocks) {
   const FormInput in =
       formInput(query.algorithm, query.collective, query.ranks, std::max(1, query.hosts), blocks);

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string_view>
 
+#include "algorithms/algorithm_filter.h"
 #include "algorithms/schedule.h"
 
 namespace tutti {
@@ -62,6 +63,15 @@ struct TwoLevelCosts {
 TwoLevelCosts gpuCosts(const ClusterPlan& plan);
 /// The same from numbers: bytes/s that a GPU sends inside its host, and all ports of a host together.
 TwoLevelCosts gpuCosts(double insideBandwidth, double hostBandwidth);
+
+/// Kernels of GPUs on one host.
+struct KernelMachine {
+  double bandwidth = 0;     // bytes/s that a GPU sends to a peer, all channels together; 0: not known
+  bool wholeLines = false;  // its links keep 128-byte stores whole: protocol LL128 can be used
+};
+/// The same for one protocol: NCCL's published times of launch and hop; what a channel, a thread block, can
+/// move is an estimate until a machine was measured (tuning file).
+TwoLevelCosts kernelCosts(const KernelMachine& machine, Protocol protocol, int32_t channels);
 
 /// What is asked: `bytes` is the whole vector (the block where the collective has one, all blocks else).
 struct CostQuery {

@@ -9,16 +9,18 @@
 namespace tutti {
 namespace {
 
-std::string describe(Obstacle obstacle, std::string_view algorithm, const SelectorInput& input) {
+std::string textOf(Obstacle obstacle, std::string_view algorithm, const SelectorInput& input,
+                   std::string_view here) {
   switch (obstacle) {
     case Obstacle::none:
       return {};
     case Obstacle::unknown:
-      return fmt::format("{} does not exist on CPUs", algorithm);
+      return fmt::format("{} does not exist {}", algorithm, here);
     case Obstacle::forbidden:
       return fmt::format("{} is not allowed for {}", algorithm, name(input.collective));
     case Obstacle::protocol:
-      return fmt::format("the protocol is not on CPUs, or not allowed for {}", name(input.collective));
+      return fmt::format("{} does not have the protocol {}, or it is not allowed for {}", algorithm, here,
+                         name(input.collective));
     case Obstacle::collective:
       return fmt::format("{} does not implement {} on {} ranks", algorithm, name(input.collective),
                          input.ranks);
@@ -73,7 +75,18 @@ std::string suggestion(std::string_view word, std::span<const std::string> other
 
 bool sharesMemory(const SelectorInput& input) { return input.allMapped || input.ranks == 1; }
 
+/// Where ranks work in each other's memory, flags order what they do: there are no messages that a protocol
+/// could carry.
+bool hasProtocol(const Candidate& candidate, Protocol protocol) {
+  return protocol == Protocol::simple || candidate.medium == Medium::messages;
+}
+
 }  // namespace
+
+std::string Selector::describe(Obstacle obstacle, std::string_view algorithm,
+                               const SelectorInput& input) const {
+  return textOf(obstacle, algorithm, input, here());
+}
 
 Obstacle obstacleOf(const Candidate& candidate, const SelectorInput& input) {
   if (input.tooLarge != nullptr && std::ranges::find(*input.tooLarge, &candidate) != input.tooLarge->end())
@@ -129,6 +142,7 @@ struct Selector::Offer {
   double seconds = std::numeric_limits<double>::infinity();
   int32_t channels = 1;
   int32_t blocks = 0;
+  Protocol protocol = Protocol::simple;
 };
 
 Selector::Selector(std::shared_ptr<const CandidateSet> candidates, SelectorSettings settings,
@@ -147,9 +161,8 @@ Selector::Selector(std::shared_ptr<const CandidateSet> candidates, SelectorSetti
     }
   }
   for (size_t i = 0; i < protocol_.size(); ++i)
-    for (const Protocol protocol : protocolsHere())
-      if (!protocol_[i] && protocols_.allows(static_cast<Collective>(i), name(protocol)))
-        protocol_[i] = protocol;
+    for (const Protocol protocol : existingProtocols())
+      if (protocols_.allows(static_cast<Collective>(i), name(protocol))) protocol_[i].push_back(protocol);
 }
 
 Result<Selector> Selector::create(std::shared_ptr<const CandidateSet> candidates, SelectorSettings settings) {
@@ -174,13 +187,13 @@ Status Selector::resolveEntries() {
   return Status::ok();
 }
 
-std::string Selector::whyNever(const Entry& one) {
+std::string Selector::whyNever(const Entry& one) const {
   const TuningEntry& entry = *one.entry;
-  if (one.candidate == nullptr) return fmt::format("{} does not exist on CPUs", entry.algorithm);
+  if (one.candidate == nullptr) return fmt::format("{} does not exist {}", entry.algorithm, here());
   const Candidate& candidate = *one.candidate;
   const int32_t ranks = entry.ranks.value_or(std::numeric_limits<int32_t>::max());
-  if (entry.protocol && std::ranges::find(protocolsHere(), *entry.protocol) == protocolsHere().end())
-    return fmt::format("there is no protocol {} on CPUs", name(*entry.protocol));
+  if (entry.protocol && std::ranges::find(existingProtocols(), *entry.protocol) == existingProtocols().end())
+    return fmt::format("there is no protocol {} {}", name(*entry.protocol), here());
   if (entry.operations.value_or(1) != 1) return "no calls are joined here, so only operations 1 fits";
   if (entry.hosts.value_or(1) > ranks)
     return fmt::format("{} ranks are not on {} hosts", ranks, *entry.hosts);
@@ -226,11 +239,30 @@ MachineCosts Selector::costs(const SelectorInput& input) const {
   return costsFor(costs, input);
 }
 
-/// On `channels` channels, or, when that is 0, on as many as are fastest. More channels must bring something:
-/// they cost memory.
+/// On `channels` channels, or, when that is 0, on as many as are fastest; by `protocol`, or the fastest of
+/// those that are allowed.
 Selector::Offer Selector::bestOffer(const Candidate& candidate, const SelectorInput& input,
-                                    const MachineCosts& costs, int32_t channels) const {
-  constexpr double kWorthwhile = 0.98;
+                                    const MachineCosts& costs, int32_t channels,
+                                    std::optional<Protocol> protocol) const {
+  if (!settings_.kernels) return cpuOffer(candidate, input, costs, channels);
+  std::optional<Offer> best;
+  for (const Protocol one : protocols(input)) {
+    if ((protocol && one != *protocol) || !hasProtocol(candidate, one)) continue;
+    const Offer offer = kernelOffer(candidate, input, one, channels);
+    if (!best || offer.seconds < best->seconds) best = offer;
+  }
+  return best ? *best : kernelOffer(candidate, input, Protocol::simple, channels);  // a rank alone
+}
+
+namespace {
+
+// More channels must bring something: they cost memory.
+constexpr double kWorthwhile = 0.98;
+
+}  // namespace
+
+Selector::Offer Selector::cpuOffer(const Candidate& candidate, const SelectorInput& input,
+                                   const MachineCosts& costs, int32_t channels) const {
   const int32_t most = mostChannels(candidate, input);
   Offer best;
   if (channels > 0 || sharesMemory(input)) {
@@ -246,21 +278,66 @@ Selector::Offer Selector::bestOffer(const Candidate& candidate, const SelectorIn
   }
 }
 
+Selector::Offer Selector::kernelOffer(const Candidate& candidate, const SelectorInput& input,
+                                      Protocol protocol, int32_t channels) const {
+  const auto offerOf = [&](int32_t count) {
+    Offer offer{.channels = count, .protocol = protocol};
+    TwoLevelCosts costs = kernelCosts(*settings_.kernels, protocol, count);
+    if (input.sliceBytes > 0)
+      costs.inside.sliceBytes = costs.between.sliceBytes =
+          std::min(costs.inside.sliceBytes, input.sliceBytes);
+    CostQuery query{.algorithm = candidate.name,
+                    .collective = input.collective,
+                    .ranks = input.ranks,
+                    .bytes = input.bytes,
+                    .hosts = 1,
+                    .channels = count};
+    if (candidate.price) {
+      offer.seconds = candidate.price(query, costs.inside);
+      return offer;
+    }
+    if (pipelinesBlocks(candidate.name, input.collective))
+      query.blocks = offer.blocks = bestBlocks(query, costs.inside);
+    offer.seconds = predictSeconds(query, costs);
+    return offer;
+  };
+  const int32_t most = std::max(1, input.maxChannels);
+  if (channels > 0) return offerOf(std::clamp(channels, 1, most));
+  Offer best = offerOf(1);
+  for (int32_t count = 1; count != most;) {
+    count = std::min(2 * count, most);
+    if (const Offer offer = offerOf(count); offer.seconds < kWorthwhile * best.seconds) best = offer;
+  }
+  return best;
+}
+
 Status Selector::nothingLeft(const SelectorInput& input) const {
-  if (!protocol_[static_cast<size_t>(input.collective)])
-    return invalidUsage("{} leaves no protocol for {}: there is only simple on CPUs", protocols_.describe(),
-                        name(input.collective));
+  if (protocols(input).empty()) {
+    std::vector<std::string_view> all;
+    for (const Protocol protocol : existingProtocols()) all.emplace_back(name(protocol));
+    return invalidUsage("{} leaves no protocol for {}: there is only {} {}", protocols_.describe(),
+                        name(input.collective), fmt::join(all, " and "), here());
+  }
   std::string reasons;
   for (size_t i = 0; i < candidates_->size(); ++i) {
     const Candidate& candidate = (*candidates_)[i];
-    if (allows(i, input.collective))
-      reasons += "; " + describe(tutti::obstacleOf(candidate, input), candidate.name, input);
+    if (!allows(i, input.collective)) continue;
+    Obstacle obstacle = tutti::obstacleOf(candidate, input);
+    if (obstacle == Obstacle::none) obstacle = Obstacle::protocol;
+    reasons += "; " + describe(obstacle, candidate.name, input);
   }
   for (const CandidateSet::Elsewhere& one : candidates_->elsewhere())
     if (algorithms_.demands(input.collective, one.name)) reasons += fmt::format("; {} {}", one.name, one.why);
   return invalidUsage("{} leaves no algorithm for {} on {} ranks{}", algorithms_.describe(),
                       name(input.collective), input.ranks,
                       reasons.empty() ? "; none of those named exists here" : reasons);
+}
+
+void Selector::take(const Offer& offer, Choice* choice) {
+  choice->predictedSeconds = offer.seconds;
+  choice->channels = offer.channels;
+  choice->blocks = offer.blocks;
+  choice->protocol = offer.protocol;
 }
 
 void Selector::chooseByPrice(const SelectorInput& input, const MachineCosts& costs, Choice* best) const {
@@ -270,6 +347,9 @@ void Selector::chooseByPrice(const SelectorInput& input, const MachineCosts& cos
     // A rank alone copies, whatever it is called: settings that are meant for the others do not stop it.
     if (input.ranks > 1 && !allows(i, input.collective)) continue;
     if (tutti::obstacleOf(candidate, input) != Obstacle::none) continue;
+    if (std::ranges::none_of(protocols(input), [&](Protocol one) { return hasProtocol(candidate, one); }) &&
+        input.ranks > 1)
+      continue;
     ++possible;
     const Offer offer = bestOffer(candidate, input, costs, settings_.channels);
     const bool isFirst = best->algorithm == nullptr;
@@ -278,9 +358,7 @@ void Selector::chooseByPrice(const SelectorInput& input, const MachineCosts& cos
       best->runnerUp = best->algorithm;
       best->runnerUpSeconds = best->predictedSeconds;
       best->algorithm = &candidate;
-      best->predictedSeconds = offer.seconds;
-      best->channels = offer.channels;
-      best->blocks = offer.blocks;
+      take(offer, best);
     } else if (best->runnerUp == nullptr || offer.seconds < best->runnerUpSeconds) {
       best->runnerUp = &candidate;
       best->runnerUpSeconds = offer.seconds;
@@ -294,8 +372,10 @@ void Selector::chooseByPrice(const SelectorInput& input, const MachineCosts& cos
 Obstacle Selector::obstacleOf(const Entry& entry, const SelectorInput& input) const {
   if (entry.candidate == nullptr) return Obstacle::unknown;
   if (!allows(entry.index, input.collective)) return Obstacle::forbidden;
-  const auto& allowed = protocol_[static_cast<size_t>(input.collective)];
-  if (entry.entry->protocol && entry.entry->protocol != allowed) return Obstacle::protocol;
+  const auto runs = [&](Protocol one) {
+    return hasProtocol(*entry.candidate, one) && (!entry.entry->protocol || one == *entry.entry->protocol);
+  };
+  if (input.ranks > 1 && std::ranges::none_of(protocols(input), runs)) return Obstacle::protocol;
   return tutti::obstacleOf(*entry.candidate, input);
 }
 
@@ -311,15 +391,13 @@ bool Selector::chooseByFile(const SelectorInput& input, const MachineCosts& cost
       continue;
     }
     const int32_t channels = settings_.channels > 0 ? settings_.channels : entry.channels.value_or(0);
-    const Offer offer = bestOffer(*one.candidate, input, costs, channels);
+    const Offer offer = bestOffer(*one.candidate, input, costs, channels, entry.protocol);
     if (one.candidate != best->algorithm) {
       best->runnerUp = best->algorithm;
       best->runnerUpSeconds = best->predictedSeconds;
     }
     best->algorithm = one.candidate;
-    best->channels = offer.channels;
-    best->blocks = offer.blocks;
-    best->predictedSeconds = offer.seconds;
+    take(offer, best);
     best->reason = Choice::Reason::tuningFile;
     best->line = entry.line;
     return true;
@@ -328,12 +406,9 @@ bool Selector::chooseByFile(const SelectorInput& input, const MachineCosts& cost
 }
 
 Result<Choice> Selector::choose(const SelectorInput& input) const {
-  std::optional<Protocol> protocol = protocol_[static_cast<size_t>(input.collective)];
-  if (!protocol && input.ranks == 1) protocol = protocolsHere().front();
-  if (!protocol) return nothingLeft(input);
+  if (protocols(input).empty() && input.ranks > 1) return nothingLeft(input);
   const MachineCosts costs = this->costs(input);
   Choice best;
-  best.protocol = *protocol;
   chooseByPrice(input, costs, &best);
   if (best.algorithm == nullptr) return nothingLeft(input);
   chooseByFile(input, costs, &best);

@@ -95,6 +95,8 @@ struct SelectorSettings {
   std::string_view algoName = "NCCL_ALGO=";
   std::string_view protoName = "NCCL_PROTO=";
   std::shared_ptr<const TuningFile> tuning;  // may be null
+  /// Calls are run by kernels; none: by CPU threads.
+  std::optional<KernelMachine> kernels;
 };
 
 /// Chooses for one communicator. Immutable, so usable by several threads at once. Choosing costs some
@@ -135,13 +137,28 @@ class Selector {
            AlgorithmFilter algorithms, ProtocolFilter protocols);
   Status resolveEntries();
   /// Empty where there may be calls for it.
-  static std::string whyNever(const Entry& one);
+  std::string whyNever(const Entry& one) const;
   bool allows(size_t candidate, Collective collective) const {
     return (allowed_[candidate] >> static_cast<int>(collective) & 1) != 0;
   }
   Obstacle obstacleOf(const Entry& entry, const SelectorInput& input) const;
+  using Protocols = std::vector<Protocol>;
+  /// Of a collective: those that exist here and the user allows.
+  const Protocols& protocols(const SelectorInput& input) const {
+    return protocol_[static_cast<size_t>(input.collective)];
+  }
   Offer bestOffer(const Candidate& candidate, const SelectorInput& input, const MachineCosts& costs,
-                  int32_t channels) const;
+                  int32_t channels, std::optional<Protocol> protocol = {}) const;
+  Offer cpuOffer(const Candidate& candidate, const SelectorInput& input, const MachineCosts& costs,
+                 int32_t channels) const;
+  Offer kernelOffer(const Candidate& candidate, const SelectorInput& input, Protocol protocol,
+                    int32_t channels) const;
+  std::string_view here() const { return settings_.kernels ? "on GPUs here" : "on CPUs"; }
+  std::span<const Protocol> existingProtocols() const {
+    return settings_.kernels ? protocolsOfKernels(settings_.kernels->wholeLines) : protocolsOfCpus();
+  }
+  std::string describe(Obstacle obstacle, std::string_view algorithm, const SelectorInput& input) const;
+  static void take(const Offer& offer, Choice* choice);
   void chooseByPrice(const SelectorInput& input, const MachineCosts& costs, Choice* best) const;
   bool chooseByFile(const SelectorInput& input, const MachineCosts& costs, Choice* best) const;
   Status nothingLeft(const SelectorInput& input) const;
@@ -150,9 +167,9 @@ class Selector {
   SelectorSettings settings_;
   AlgorithmFilter algorithms_;
   ProtocolFilter protocols_;
-  std::vector<uint32_t> allowed_;                    // by candidate, a bit for each collective
-  std::array<std::optional<Protocol>, 9> protocol_;  // by collective; none: the settings leave none
-  std::array<std::vector<Entry>, 9> entries_;        // by collective, in the file's order
+  std::vector<uint32_t> allowed_;              // by candidate, a bit for each collective
+  std::array<Protocols, 9> protocol_;          // by collective; none: the settings leave none
+  std::array<std::vector<Entry>, 9> entries_;  // by collective, in the file's order
 };
 
 /// What keeps the algorithm from running the call, whatever the user says.

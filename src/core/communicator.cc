@@ -17,13 +17,17 @@
 #include "core/call_check.h"
 #include "core/job_plan.h"
 #include "core/settings.h"
-#include "device/host_table.h"
+#include "device/device_world.h"
 #include "topology/host_identity.h"
 
 namespace tutti {
 namespace {
 
 constexpr int kMostChannels = 64;
+/// Where kernels run calls a channel is a thread block: some fill the links of a GPU. Virtual ones share the
+/// machine's processors, so a second one is there for what several channels are.
+constexpr int kChannelsOfGpus = 16;
+constexpr int kChannelsOfVirtual = 2;
 constexpr auto kTeardownLimit = std::chrono::seconds(10);
 /// Running tasks notice a fault within microseconds; those that take longer wait behind another communicator.
 constexpr auto kQuiesceLimit = std::chrono::milliseconds(500);
@@ -128,6 +132,10 @@ Status Communicator::connectTo(Deadline deadline) {
   TUTTI_ASSIGN(const JobPlan plan, planJob(peers_, *topology_, *control_, deadline));
   EndpointOptions options = endpointOptions(setup_.ranks, plan.hosts, control_->secret());
   options.memoryNode = binding_.memoryNode;
+  TUTTI_TRY(kernelDriver().status());
+  if (world() != World::hostThreads && !params().minNchannels.isSet())
+    options.channels =
+        std::max(options.channels, world() == World::gpus ? kChannelsOfGpus : kChannelsOfVirtual);
   // CTAs are channels here. The environment, where it says something, goes before the program.
   if (setup_.minChannels > 0 && !params().minNchannels.isSet())
     options.channels = std::max(options.channels, std::min(setup_.minChannels, kMostChannels));
@@ -140,7 +148,10 @@ Status Communicator::connectTo(Deadline deadline) {
     endpoint_ = std::move(endpoint);
   }
   operators_ = std::make_unique<ReductionOps>(setup_.ranks);
-  TUTTI_ASSIGN(planner_, Planner::create(*endpoint_, plan, tuning, std::move(candidates)));
+  deviceBandwidth_ = plan.deviceBandwidth;
+  TUTTI_TRY(startKernels(deadline));
+  TUTTI_ASSIGN(planner_, Planner::create(*endpoint_, plan, tuning, std::move(candidates),
+                                         kernels_ != nullptr ? &kernels_->planning() : nullptr));
   ExecutorOptions executorOptions;
   executorOptions.wait = WaitPolicy::forRanks(*endpoint_);
   if (const std::string target = params().simdTarget(); !target.empty()) {
@@ -177,9 +188,48 @@ void Communicator::startMonitor() {
   subject.bell = endpoint_->bell(setup_.rank);
   subject.faults = faults_;
   subject.timedOut = setup_.timedOut;
-  subject.busy = [this] { return tasks_->busy(); };
+  subject.busy = [this] { return tasks_->busy() || (kernels_ != nullptr && kernels_->busy()); };
+  if (kernels_ != nullptr) subject.observe = [this](Progress& progress) { kernels_->observe(progress); };
   subject.fail = [this](const Status& error) { fail(error); };
   monitor_->start(std::move(subject));
+}
+
+/// Kernels run the calls of ranks that are all of this process.
+Status Communicator::startKernels(Deadline deadline) {
+  TUTTI_ASSIGN(Driver* const driver, kernelDriver());
+  if (driver == nullptr) return Status::ok();
+  const auto here = [&](const PeerInfo& peer) {
+    return peer.processToken == peers_[setup_.rank].processToken;
+  };
+  if (!std::ranges::all_of(peers_, here)) {
+    if (!driver->isVirtual())
+      return Status(ncclInvalidUsage,
+                    "ranks of several processes: GPUs of different processes cannot exchange data yet");
+    logInfo(Subsystem::init, "rank {}: CPU threads run the calls, since ranks are in several processes",
+            setup_.rank);
+    return Status::ok();
+  }
+  TUTTI_ASSIGN(auto made, KernelCalls::create(*this, *driver, deadline));
+  const std::lock_guard lock(partsMutex_);
+  kernels_ = std::move(made);
+  return Status::ok();
+}
+
+bool Communicator::mayReachDevice(int rank, int peer, std::string* why) const {
+  (void)rank;
+  (void)peer;
+  if (!params().p2pDisable()) return true;
+  *why = "NCCL_P2P_DISABLE=1";
+  return false;
+}
+
+KernelMachine Communicator::kernelMachine() const {
+  // Twins store lines whole; between GPUs NVLink does.
+  return {.bandwidth = deviceBandwidth_, .wholeLines = world() == World::virtualGpus};
+}
+
+Status Communicator::drainKernels(Deadline deadline) const {
+  return kernels_ == nullptr ? Status::ok() : kernels_->drain(deadline);
 }
 
 Status Communicator::findTopology() {
@@ -225,6 +275,7 @@ void Communicator::wake() {
   const std::lock_guard lock(partsMutex_);
   if (endpoint_) endpoint_->bell(setup_.rank)->ring();
   if (tasks_) tasks_->wakeWaiters();
+  if (kernels_ && faults_->stopped()) kernels_->abort();
 }
 
 void Communicator::fail(const Status& error) {
@@ -291,7 +342,10 @@ Result<std::vector<std::string>> Communicator::exchange(const std::string& mine,
   return all;
 }
 
-Status Communicator::finalize() { return tasks_->drain(Deadline::never()); }
+Status Communicator::finalize() {
+  TUTTI_TRY(tasks_->drain(Deadline::never()));
+  return drainKernels(Deadline::never());
+}
 
 Status Communicator::revoke(std::string_view why) {
   if (revoked_.exchange(true, std::memory_order_acq_rel)) return Status::ok();
@@ -302,6 +356,7 @@ Status Communicator::revoke(std::string_view why) {
   control_->announceFault(faults_->error());
   // Tasks behind other communicators' in a stream's queue end when their turn comes.
   tasks_->drain(Deadline::after(kQuiesceLimit)).ignore();
+  drainKernels(Deadline::after(kQuiesceLimit)).ignore();
   return Status::ok();
 }
 
@@ -315,6 +370,7 @@ Status Communicator::close() {
   }
   // A running operation ends when its peers do their part, or with a fault: no other limit is set for it.
   Status status = tasks_->drain(Deadline::never());
+  if (const Status kernels = drainKernels(Deadline::never()); status.isOk()) status = kernels;
   closed_ = true;
   monitor_->stop();
   if (!faults_->stopped()) control_->leave(Deadline::after(kTeardownLimit));
@@ -357,11 +413,21 @@ void Communicator::releaseParts() {
   endControl();
   std::unique_ptr<TaskQueue> tasks;
   std::unique_ptr<Endpoint> endpoint;
+  std::unique_ptr<KernelCalls> kernels;
   {
     const std::lock_guard lock(partsMutex_);
     tasks = std::move(tasks_);
     endpoint = std::move(endpoint_);
+    kernels = std::move(kernels_);
   }
+  if (kernels != nullptr && !kernels->drain(Deadline::after(kQuiesceLimit)).isOk()) {
+    // Behind work of the program's that has not ended: kernels that begin later must find their memory.
+    logInfo(Subsystem::init,
+            "rank {}: kernels of an aborted communicator are still enqueued; their memory stays",
+            setup_.rank);
+    static_cast<void>(kernels.release());
+  }
+  kernels.reset();
   tasks.reset();
   oneSided_.reset();
   executor_.reset();

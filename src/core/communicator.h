@@ -16,6 +16,7 @@
 #include "bootstrap/control.h"
 #include "core/capture.h"
 #include "core/host_topology.h"
+#include "core/kernel_calls.h"
 #include "core/monitor.h"
 #include "core/one_sided.h"
 #include "core/planner.h"
@@ -78,6 +79,8 @@ class Communicator {
   ReductionOps& operators() { return *operators_; }
   HostExecutor& executor() { return *executor_; }
   TaskQueue& tasks() { return *tasks_; }
+  /// Runs the calls instead of executor() and tasks(); null where CPU threads run them. After connect().
+  KernelCalls* kernels() { return kernels_.get(); }
   Monitor& monitor() { return *monitor_; }
   /// TUTTI_CHECK: ranks compare their calls.
   bool checksCalls() const { return checksCalls_; }
@@ -88,6 +91,10 @@ class Communicator {
   uint64_t session() const { return session_; }
   const std::shared_ptr<CaptureLink>& captureLink() const { return captureLink_; }
   const FaultState& faults() const { return *faults_; }
+  /// Whether kernels of one rank's device may use the memory of another's; why not, in words, where not. Not
+  /// what the devices can do: what the user and the topology say.
+  bool mayReachDevice(int rank, int peer, std::string* why) const;
+  KernelMachine kernelMachine() const;
   /// Of this rank's host. After connect().
   const HostTopology& topology() const { return *topology_; }
 
@@ -134,6 +141,8 @@ class Communicator {
   Status connectTo(Deadline deadline);
   void startMonitor();
   Status findTopology();
+  Status startKernels(Deadline deadline);
+  Status drainKernels(Deadline deadline) const;
   Status exchangePeers(Deadline deadline);
   /// Tells the peers of a failure, when it is news, and says goodbye.
   void endControl();
@@ -153,6 +162,8 @@ class Communicator {
   std::unique_ptr<Planner> planner_;
   std::unique_ptr<HostExecutor> executor_;
   std::unique_ptr<TaskQueue> tasks_;
+  std::unique_ptr<KernelCalls> kernels_;
+  double deviceBandwidth_ = 0;
   const std::shared_ptr<Monitor> monitor_ = std::make_shared<Monitor>();
   std::mutex partsMutex_;    // wake() comes at any time, also while endpoint_ and tasks_ are being made
   std::mutex controlMutex_;  // abort ends the control channel while others may announce a failure

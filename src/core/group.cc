@@ -57,9 +57,10 @@ Status checkSelfMessages(const Communicator& communicator, std::span<const Opera
   return Status::ok();
 }
 
-Status checkStream(const tuttiHostRuntime_v1& runtime, cudaStream_t stream) {
+Status checkStream(cudaStream_t stream) {
+  TUTTI_ASSIGN(const tuttiHostRuntime_v1* runtime, hostTable());
   int device = 0;
-  if (stream == nullptr || runtime.streamDevice(stream, &device) == 0) return Status::ok();
+  if (stream == nullptr || runtime->streamDevice(stream, &device) == 0) return Status::ok();
   return invalidArgument("{} is not a stream, or was destroyed", static_cast<const void*>(stream));
 }
 
@@ -258,8 +259,11 @@ Status GroupWork::runJobs() {
 }
 
 Status GroupWork::checkEntries() const {
-  TUTTI_ASSIGN(const tuttiHostRuntime_v1* runtime, hostTable());
-  for (const Entry& entry : entries) TUTTI_TRY(checkStream(*runtime, entry.operation.stream));
+  for (const Entry& entry : entries) {
+    KernelCalls* const kernels = entry.communicator->kernels();
+    TUTTI_TRY(kernels != nullptr ? kernels->checkStream(entry.operation.stream)
+                                 : checkStream(entry.operation.stream));
+  }
   std::vector<Operation>& own = threadObject<LaunchScratch>().own;
   for (const Entry& entry : entries) {
     if (entry.operation.kind == Operation::Kind::collective ||
@@ -296,7 +300,9 @@ Status GroupWork::resolve(std::vector<CommUse>& uses) {
 Status GroupWork::checkCaptures() {
   bool any = false;
   for (Entry& entry : entries) {
-    TUTTI_ASSIGN(entry.capture, captureOf(*entry.communicator, entry.operation.stream));
+    KernelCalls* const kernels = entry.communicator->kernels();
+    TUTTI_ASSIGN(entry.capture, kernels != nullptr ? kernels->captureOf(entry.operation.stream)
+                                                   : captureOf(*entry.communicator, entry.operation.stream));
     any = any || entry.capture != 0;
   }
   if (!any) return Status::ok();
@@ -321,6 +327,7 @@ Status GroupWork::launch() {
   TUTTI_TRY(resolve(uses));
   TUTTI_TRY(checkEntries());
   TUTTI_TRY(checkCaptures());
+  Status failed;
   std::vector<CapturedOperations> captured;  // empty, and so without memory, but for captures
   // The entries of one communicator form one task. Groups name few communicators, so a scan is the fastest
   // way.
@@ -333,14 +340,18 @@ Status GroupWork::launch() {
       operations.push_back(entries[j].operation);
       if (j != i) entries[j].communicator = nullptr;
     }
-    if (entries[i].capture == 0) {
+    if (KernelCalls* const kernels = communicator->kernels(); kernels != nullptr) {
+      // Captured or not: launches on a stream that is captured go into its graph by themselves.
+      if (Status enqueued = kernels->enqueue(operations); !enqueued.isOk()) failed = std::move(enqueued);
+    } else if (entries[i].capture == 0) {
       tasks.push_back(communicator->tasks().acquire(operations));
     } else {
       captured.push_back({communicator, operations});
     }
   }
   const Status status = captureOperations(std::move(captured));
-  const Status launched = launchTasks(tasks);
+  const Status launched = tasks.empty() ? Status::ok() : launchTasks(tasks);
+  if (!failed.isOk()) return failed;
   return launched.isOk() ? status : launched;
 }
 

@@ -7,6 +7,7 @@
 #include "bootstrap/unique_id.h"
 #include "core/config.h"
 #include "core/group.h"
+#include "device/device_world.h"
 #include "device/host_table.h"
 
 namespace tutti {
@@ -31,9 +32,25 @@ Status checkCounts(const ncclComm_t* comm, int ranks, int rank) {
   return Status::ok();
 }
 
+Result<int> deviceCount() {
+  if (world() == World::gpus) {
+    TUTTI_ASSIGN(Driver* const driver, kernelDriver());
+    return driver->deviceCount();
+  }
+  TUTTI_ASSIGN(const tuttiHostRuntime_v1* runtime, hostTable());
+  int count = 0;
+  if (const int error = runtime->deviceCount(&count); error != 0)
+    return systemError(error, "count the devices");
+  return count;
+}
+
 }  // namespace
 
 Result<int> currentDevice() {
+  if (world() == World::gpus) {
+    TUTTI_ASSIGN(Driver* const driver, kernelDriver());
+    return driver->currentDevice();
+  }
   TUTTI_ASSIGN(const tuttiHostRuntime_v1* runtime, hostTable());
   int device = 0;
   if (const int error = runtime->currentDevice(&device); error != 0)
@@ -96,10 +113,7 @@ Status initRankScalable(ncclComm_t* comm, int ranks, int rank, int idCount, cons
 
 Status initAll(ncclComm_t* comms, int devices, const int* deviceList) {
   if (comms == nullptr) return invalidArgument("comms is null");
-  TUTTI_ASSIGN(const tuttiHostRuntime_v1* runtime, hostTable());
-  int available = 0;
-  if (const int error = runtime->deviceCount(&available); error != 0)
-    return systemError(error, "count the devices");
+  TUTTI_ASSIGN(const int available, deviceCount());
   if (devices < 1) return invalidArgument("ndev is {}, but at least 1 device is needed", devices);
   std::set<int> seen;
   for (int i = 0; i < devices; ++i) {

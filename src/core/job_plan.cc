@@ -187,6 +187,7 @@ class JobPlanner {
     plan.hosts = cluster.hosts();
     plan.ring = cluster.ring(0);
     if (hosts_.size() > 1) plan.linkBandwidth = static_cast<double>(cluster.linkRate()) * 1e9;
+    plan.deviceBandwidth = static_cast<double>(cluster.ringRate()) * cluster.channels() * 1e9;
     plan.crowded = isCrowded(peers_);
     if (rank_ == 0)
       logInfo(Subsystem::graph, "{} host(s), {} channel(s) of {:.1f} GB/s; rings pass ranks {}",

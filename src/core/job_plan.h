@@ -27,6 +27,8 @@ struct JobPlan {
   /// Bytes/s that every host can send to the next, by all rings; 0: not known (a host without ports), or
   /// there is one host.
   double linkBandwidth = 0;
+  /// Bytes/s that a GPU of a host sends, by all rings of the host; 0: not known.
+  double deviceBandwidth = 0;
   /// On some machine ranks outnumber processors. Hosts may share one: they are containers then.
   bool crowded = false;
 };

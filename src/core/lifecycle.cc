@@ -131,6 +131,11 @@ Status failureOf(ncclComm_t comm) {
   }
   const auto use = resolveHandle(comm, Allow::making);
   if (!use.isOk() || (*use)->revoked()) return Status::ok();
+  // Kernels cannot tell by themselves.
+  const bool ready = comm->state.load(std::memory_order_acquire) == ncclComm::State::ready;
+  if (KernelCalls* const kernels = ready ? (*use)->kernels() : nullptr;
+      kernels != nullptr && (*use)->error().isOk())
+    if (const Status error = kernels->deviceError(); !error.isOk()) (*use)->fail(error);
   return (*use)->error();
 }
 

@@ -204,6 +204,7 @@ void Monitor::tick() {
   const std::lock_guard lock(mutex_);
   if (!running()) return;
   if (ras_ != nullptr) ras_->takePort();  // its holder may have gone
+  if (subject_.observe) subject_.observe(progress);
   const bool waiting = progress.read().running() || !outside_.empty();
   const uint64_t now = movement();
   if (!subject_.busy() && !waiting) {
@@ -259,6 +260,7 @@ void Monitor::report(uint64_t seenThen, bool timedOut, std::vector<RankPosition>
 
 /// Asks the running thread for what it waits for.
 void Monitor::wantDetails() {
+  if (subject_.observe) subject_.observe(progress);
   const Progress::Snapshot now = progress.read();
   if (movement() != seenMovement_) seen(movement());
   if (!now.running()) return;

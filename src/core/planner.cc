@@ -103,23 +103,27 @@ std::vector<PeerBuffer> peerBuffersOf(const Schedule& schedule) {
 
 Result<std::unique_ptr<Planner>> Planner::create(const Endpoint& endpoint, const JobPlan& job,
                                                  const TuningSource& tuning,
-                                                 std::shared_ptr<const CandidateSet> candidates) {
+                                                 std::shared_ptr<const CandidateSet> candidates,
+                                                 const KernelPlanning* kernels) {
   SelectorSettings settings;
+  if (kernels != nullptr) settings.kernels = kernels->machine;
   settings.algo = params().algo();
   settings.proto = params().proto();
   TUTTI_ASSIGN(settings.tuning, tuning.load().withContext("TUTTI_TUNING_FILE"));
   TUTTI_ASSIGN(Selector selector, Selector::create(std::move(candidates), std::move(settings)));
   warnOfEntries(selector, endpoint.rank());
-  return std::unique_ptr<Planner>(new Planner(endpoint, job, std::move(selector)));
+  return std::unique_ptr<Planner>(
+      new Planner(endpoint, job, std::move(selector), kernels != nullptr ? kernels->mostBlocks : 0));
 }
 
-Planner::Planner(const Endpoint& endpoint, const JobPlan& job, Selector selector)
+Planner::Planner(const Endpoint& endpoint, const JobPlan& job, Selector selector, uint32_t mostBlocks)
     : endpoint_(endpoint),
       layout_(job.ring),
       hosts_(inOrder(endpoint.hosts(), layout_)),
       linkBandwidth_(job.linkBandwidth),
       crowded_(job.crowded),
-      selector_(std::move(selector)) {}
+      selector_(std::move(selector)),
+      mostBlocks_(mostBlocks) {}
 
 Status Planner::pin(const std::string& algo, const std::string& proto, int channels) {
   const int most = endpoint_.options().channels;
@@ -130,6 +134,7 @@ Status Planner::pin(const std::string& algo, const std::string& proto, int chann
         channels, most);
   SelectorSettings settings;
   settings.tuning = selector_.settings().tuning;
+  settings.kernels = selector_.settings().kernels;
   settings.algo = algo.empty() ? params().algo() : algo;
   if (!algo.empty()) settings.algoName = "algo ";
   settings.proto = proto.empty() ? params().proto() : proto;
@@ -253,10 +258,11 @@ Result<Plan> Planner::makePlan(const Operation& operation, bool zeroCopy) {
     TUTTI_TRY(checkKind(operation, *plan.choice.algorithm));
     TUTTI_ASSIGN(plan.schedule, schedule(plan.choice, operation.collective, operation.root, zeroCopy));
     plan.sliceBytes = sliceBytesFor(*plan.schedule);
-    if (plan.sliceBytes > 0) break;
+    TUTTI_ASSIGN(plan.channels, channelsThatFit(plan.choice, operation, zeroCopy));
+    if (plan.sliceBytes > 0 && plan.channels > 0) break;
     tooLarge.push_back(plan.choice.algorithm);
   }
-  plan.channels = plan.choice.channels;
+  plan.choice.channels = plan.channels;
   plan.peerBuffers = peerBuffersOf(*plan.schedule);
   return plan;
 }
@@ -294,19 +300,38 @@ Result<std::shared_ptr<const Schedule>> Planner::schedule(const Choice& choice, 
   const bool mapped = zeroCopy && algorithm.medium == Medium::hosts;
   auto& cached = schedules_[ScheduleKey(algorithm.name, collective, root, mapped, choice.blocks)];
   if (cached == nullptr) {
-    ScheduleRequest request;
-    request.collective = collective;
-    request.ranks = endpoint_.ranks();
-    request.rank = endpoint_.rank();
-    request.root = root;
-    request.layout = layout_;
-    request.hosts = hosts_;
-    request.mapped = mapped;
-    request.blocks = choice.blocks;
-    TUTTI_ASSIGN(Schedule made, algorithm.schedule(request));
+    TUTTI_ASSIGN(Schedule made, algorithm.schedule(requestFor(choice, collective, root, mapped)));
     cached = std::make_shared<const Schedule>(std::move(made));
   }
   return cached;
+}
+
+ScheduleRequest Planner::requestFor(const Choice& choice, Collective collective, int root,
+                                    bool mapped) const {
+  ScheduleRequest request;
+  request.collective = collective;
+  request.ranks = endpoint_.ranks();
+  request.rank = endpoint_.rank();
+  request.root = root;
+  request.layout = layout_;
+  request.hosts = hosts_;
+  request.mapped = mapped;
+  request.blocks = choice.blocks;
+  return request;
+}
+
+/// A kernel's blocks, a lane on a channel each, wait for each other, so all of them must run at once, on
+/// every rank. 0: not even one channel does.
+Result<int> Planner::channelsThatFit(const Choice& choice, const Operation& operation, bool zeroCopy) const {
+  if (mostBlocks_ == 0) return choice.channels;
+  size_t lanes = 1;
+  ScheduleRequest request = requestFor(choice, operation.collective, operation.root,
+                                       zeroCopy && choice.algorithm->medium == Medium::hosts);
+  for (request.rank = 0; request.rank < request.ranks; ++request.rank) {
+    TUTTI_ASSIGN(const Schedule schedule, choice.algorithm->schedule(request));
+    lanes = std::max(lanes, schedule.lanes.size());
+  }
+  return static_cast<int>(std::min<size_t>(static_cast<size_t>(choice.channels), mostBlocks_ / lanes));
 }
 
 size_t Planner::sliceBytesFor(const Schedule& schedule) const {

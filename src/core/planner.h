@@ -44,6 +44,12 @@ struct Plan {
   std::vector<PeerBuffer> peerBuffers;  // what this rank reads or writes of its peers' buffers
 };
 
+/// Where calls are run by kernels: what they cost, and how many thread blocks a call may have on any rank.
+struct KernelPlanning {
+  KernelMachine machine;
+  uint32_t mostBlocks = 1;
+};
+
 /// One communicator's planner. Used by one thread at a time (the one that runs the task). Plans are kept: a
 /// call like one before costs a look-up and allocates nothing.
 class Planner {
@@ -53,7 +59,8 @@ class Planner {
   /// ranks.
   static Result<std::unique_ptr<Planner>> create(
       const Endpoint& endpoint, const JobPlan& job, const TuningSource& tuning = {},
-      std::shared_ptr<const CandidateSet> candidates = CandidateSet::sharedShipped());
+      std::shared_ptr<const CandidateSet> candidates = CandidateSet::sharedShipped(),
+      const KernelPlanning* kernels = nullptr);
 
   /// Replaces what NCCL_ALGO, NCCL_PROTO (an empty text: what they say counts again) and the cost model (0:
   /// again) say about the choice. Nothing may be running or be enqueued meanwhile.
@@ -88,7 +95,7 @@ class Planner {
   Result<Plan> planMessage(const Operation& message);
 
  private:
-  Planner(const Endpoint& endpoint, const JobPlan& job, Selector selector);
+  Planner(const Endpoint& endpoint, const JobPlan& job, Selector selector, uint32_t mostBlocks);
 
   /// An error where the algorithm is not proved for this rank's kind of call, in place or not.
   Status checkKind(const Operation& operation, const Candidate& algorithm) const;
@@ -97,6 +104,8 @@ class Planner {
   Result<Plan> makePlan(const Operation& operation, bool zeroCopy);
   Result<std::shared_ptr<const Schedule>> schedule(const Choice& choice, Collective collective, int root,
                                                    bool zeroCopy);
+  ScheduleRequest requestFor(const Choice& choice, Collective collective, int root, bool zeroCopy) const;
+  Result<int> channelsThatFit(const Choice& choice, const Operation& operation, bool zeroCopy) const;
   size_t sliceBytesFor(const Schedule& schedule) const;
   bool allMapped() const { return endpoint_.localRanks().size() == static_cast<size_t>(endpoint_.ranks()); }
 
@@ -113,6 +122,7 @@ class Planner {
   const double linkBandwidth_;
   const bool crowded_;
   Selector selector_;
+  const uint32_t mostBlocks_;  // of a kernel; 0: CPU threads run calls
   Choice lastUsed_;
   std::optional<std::string> lastReason_;                   // kept where pin() came after the last call
   uint64_t pinned_ = 0;                                     // 0: nothing was pinned

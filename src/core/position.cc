@@ -1,5 +1,7 @@
 #include "core/position.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <iterator>
 
@@ -209,8 +211,16 @@ std::string describeWait(const WaitFor& wait) {
   std::string text = wait.peer < 0
                          ? std::string("an earlier step")
                          : fmt::format("{} rank {}", kWhat[static_cast<size_t>(wait.what)], wait.peer);
-  if (wait.steps != 0) text += fmt::format(", step {} of {}", wait.step, wait.steps);
-  if (wait.slices > 1) text += fmt::format(", slice {} of {}", wait.slice, wait.slices);
+  if (wait.steps != 0) {
+    text += fmt::format(", step {} of {}", wait.step, wait.steps);
+  } else if (wait.step != 0) {  // kernels do not tell how many there are
+    text += fmt::format(", step {}", wait.step);
+  }
+  if (wait.slices > 1) {
+    text += fmt::format(", slice {} of {}", wait.slice, wait.slices);
+  } else if (wait.slices == 0 && wait.slice > 1) {
+    text += fmt::format(", slice {}", wait.slice);
+  }
   return text;
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/communicator.h"
+#include "core/self_messages.h"
 
 namespace tutti {
 
@@ -26,29 +27,8 @@ void RankTask::assign(uint64_t ticket, uint64_t firstCollective, std::span<const
       otherStreams_.push_back(operation.stream);
     }
   }
-  pairSelfMessages();
+  pairSelfMessages(communicator_.rank(), messages_);
   messagesDone_ = messages_.empty();
-}
-
-/// A message to oneself is one copy: the n-th send to the own rank and the n-th receive from it become one
-/// operation. The group has checked that there are as many of one as of the other.
-void RankTask::pairSelfMessages() {
-  const int self = communicator_.rank();
-  const auto isSelf = [self](const Operation& operation, Operation::Kind kind) {
-    return operation.kind == kind && operation.root == self;
-  };
-  auto receive = messages_.begin();
-  for (Operation& send : messages_) {
-    if (!isSelf(send, Operation::Kind::send)) continue;
-    receive = std::find_if(receive, messages_.end(),
-                           [&](const Operation& other) { return isSelf(other, Operation::Kind::recv); });
-    if (receive == messages_.end()) break;
-    send.output = receive->output;
-    send.receivedCount = receive->count;
-    ++receive;
-  }
-  std::erase_if(messages_,
-                [&](const Operation& operation) { return isSelf(operation, Operation::Kind::recv); });
 }
 
 RankTask::State RankTask::fail(Status status) {

@@ -62,7 +62,6 @@ class RankTask {
   std::atomic<uint32_t> holders{0};  // stream tasks that still refer to this object; the last one recycles it
 
  private:
-  void pairSelfMessages();
   State advanceCollectives(size_t byteBudget);
   State advanceMessages(size_t byteBudget);
   Status startMessages();

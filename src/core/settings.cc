@@ -47,6 +47,8 @@ std::map<std::string, std::string> agreedSettings() {
       {"TUTTI_CHECK", callsAreChecked() ? "1" : "0"},
       {"NCCL_P2P_DISABLE", params().p2pDisable.valueText()},
       {"NCCL_P2P_LEVEL", params().p2pLevel.valueText()},
+      {"TUTTI_HOST_KERNELS", params().hostKernels.valueText()},
+      {"NCCL_MULTI_RANK_GPU_ENABLE", params().multiRankGpu.valueText()},
   };
 }
 

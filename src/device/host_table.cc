@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/params.h"
+#include "device/device_world.h"
 
 namespace tutti {
 namespace {
@@ -55,6 +56,8 @@ std::vector<std::string> candidates() {
 Result<const tuttiHostRuntime_v1*> find() {
   if (void* symbol = ::dlsym(RTLD_DEFAULT, TUTTI_HOST_RUNTIME_SYMBOL))
     return checked(symbol, "of the program");
+  if (world() == World::gpus)
+    return Status(ncclInvalidUsage, "the process runs on GPUs: there is no host runtime in it");
   std::string tried;
   for (const std::string& path : candidates()) {
     void* library = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
@@ -73,6 +76,8 @@ Result<const tuttiHostRuntime_v1*> find() {
 }
 
 }  // namespace
+
+bool hostRuntimeIsLoaded() { return ::dlsym(RTLD_DEFAULT, TUTTI_HOST_RUNTIME_SYMBOL) != nullptr; }
 
 Result<const tuttiHostRuntime_v1*> hostTable() {
   static const auto* table = new Result<const tuttiHostRuntime_v1*>(find());  // kept: used until the very end

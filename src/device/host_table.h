@@ -12,6 +12,9 @@ namespace tutti {
 /// ../lib/host where that is a program (tests in a build tree). It stays loaded. The answer, also a failure,
 /// is kept. Thread-safe. Errors name the paths tried and what the loader said. The table may be of an earlier
 /// release and lack the functions for drivers: `size` tells.
+/// In a process that runs on GPUs (see device_world.h) there is none: an error.
 Result<const tuttiHostRuntime_v1*> hostTable();
+/// The program is linked to the host runtime, or has opened it.
+bool hostRuntimeIsLoaded();
 
 }  // namespace tutti

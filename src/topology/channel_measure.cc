@@ -29,8 +29,7 @@ class Measure {
       set_.sameChannels &= channel.order == set_.channels.front().order;
     }
     set_.intra = slowest(intra_);
-    const bool hasPorts = !set_.channels.empty() && set_.channels[0].netIn != kNoNode;
-    set_.inter = hasPorts ? slowest(inter_) : 0;
+    set_.inter = set_.hasPorts() ? slowest(inter_) : 0;
     if (set_.typeIntra == PathType::dis) set_.intra = 0;
     findBottleneck();
     return std::move(set_);

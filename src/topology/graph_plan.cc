@@ -19,9 +19,9 @@ GraphDescription describe(const Graph& graph, const SearchRequest& request, cons
   description.crossNic = set.crossNic ? 1 : 0;
   description.channelCount = static_cast<int32_t>(set.channels.size());
   description.speedIntra = set.intra;
-  description.speedInter = set.inter > 0 ? set.inter : set.intra;
+  description.speedInter = set.hasPorts() ? set.inter : set.intra;
   description.typeIntra = set.typeIntra;
-  description.typeInter = set.inter > 0 ? set.typeInter : PathType::loc;
+  description.typeInter = set.hasPorts() ? set.typeInter : PathType::loc;
   description.sameChannels = set.sameChannels;
   for (const Channel& channel : set.channels) {
     GraphChannelDescription& one = description.channels.emplace_back();

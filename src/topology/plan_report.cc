@@ -51,7 +51,7 @@ std::string setText(const Graph& graph, const std::vector<NodeId>& members, cons
                   set.channels.size(), set.channels.size() == 1 ? "" : "s", set.rate(), set.total());
   std::string how;
   if (members.size() > 1) how = fmt::format("{} between ranks", pathTypeName(set.typeIntra));
-  if (set.inter > 0)
+  if (set.hasPorts())
     how += fmt::format("{}{} to the network", how.empty() ? "" : ", ", pathTypeName(set.typeInter));
   if (set.crossNic) how += ", rails are crossed";
   if (set.pattern == ChannelPattern::balancedTree) how += ", balanced";

@@ -86,7 +86,9 @@ struct ChannelSet {
   Bottleneck bottleneck;
 
   /// GB/s of each channel, ports included.
-  float rate() const { return inter > 0 && inter < intra ? inter : intra; }
+  float rate() const { return hasPorts() && inter < intra ? inter : intra; }
+  /// Channels go to other hosts. (A port may be so slow that `inter` is 0.)
+  bool hasPorts() const { return !channels.empty() && channels.front().netIn != kNoNode; }
   /// GB/s of all channels: what one rank sends in one direction.
   float total() const { return rate() * static_cast<float>(channels.size()); }
 };

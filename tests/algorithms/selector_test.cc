@@ -267,7 +267,7 @@ TEST(Selector, SkipsEntriesThatCannotRunTheCallAndSaysSo) {
       chosenBy(selectorOf("allreduce,0,-1,ring,-1,-1,-1,-1", "tree"), input),
       testing::AllOf(HasSubstr("tree (NCCL_ALGO=tree)"), HasSubstr("ring is not allowed for AllReduce")));
   EXPECT_THAT(chosenBy(selectorOf("allreduce,0,-1,ring,ll,-1,-1,-1"), input),
-              HasSubstr("the protocol is not on CPUs"));
+              HasSubstr("does not have the protocol on CPUs"));
   EXPECT_THAT(chosenBy(selectorOf("allreduce,0,-1,nvls,-1,-1,-1,-1"), input),
               HasSubstr("t.csv:1 is not followed: nvls does not exist on CPUs"));
   EXPECT_THAT(

@@ -57,6 +57,17 @@ struct Found {
 Found alone(const std::string& xml) { return {graphOf(describe(xml)), {}}; }
 Found amongHosts(const std::string& xml) { return {graphOf(describe(xml)), {.acrossHosts = true}}; }
 
+TEST(Search, APortSlowerThanRatesCanSayDoesNotCountAsNone) {
+  const std::string port = R"(<net name="mlx5_0" dev="0" speed="1" gdr="1"/>)";
+  const Found found = amongHosts(nvlinkMachine(2, 80, {{0, 1, 4}}, 1, nicText(0, port)));
+  ASSERT_TRUE(found.plan.rings.hasPorts());
+  const Paths paths(found.graph);
+  for (const LinkLoad& load : linkLoads(found.graph, paths, found.request, found.plan.rings))
+    EXPECT_LE(load.load, load.bandwidth * 1.001f + 0.001f);
+  EXPECT_LT(found.plan.rings.rate(), 0.001f);
+  EXPECT_THAT(found.text(), testing::HasSubstr("to the network"));
+}
+
 TEST(Search, AnH100HostAloneUsesAllItsNvlink) {
   const Found found{graphOfFile("oci-h100-full.xml"), {}};
   EXPECT_NEAR(found.plan.rings.total(), 18 * 20.6, 0.01);

@@ -358,8 +358,8 @@ class Picture {
         fmt::format("Rings: {} channel{} of {:.4g} GB/s, {:.4g} GB/s in all", rings.channels.size(),
                     rings.channels.size() == 1 ? "" : "s", rings.rate(), rings.total());
     if (request_.members.size() > 1) text += fmt::format(", {} between ranks", pathTypeName(rings.typeIntra));
-    if (rings.inter > 0) text += fmt::format(", {} to the network", pathTypeName(rings.typeInter));
-    if (request_.members.size() == 1 && rings.inter == 0) text = "One rank: nothing to move";
+    if (rings.hasPorts()) text += fmt::format(", {} to the network", pathTypeName(rings.typeInter));
+    if (request_.members.size() == 1 && !rings.hasPorts()) text = "One rank: nothing to move";
     svg_.text(kMargin, 60, text, {.size = 14});
     if (rings.bottleneck.to != kNoNode)
       svg_.text(kMargin, 82, "Limited by " + bottleneckText(graph_, rings.bottleneck),

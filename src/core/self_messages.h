@@ -1,0 +1,14 @@
+// Messages of a rank to itself.
+#pragma once
+
+#include <vector>
+
+#include "core/operation.h"
+
+namespace tutti {
+
+/// The first send of a rank to itself and its first receive from itself become one copy, and so on:
+/// `messages` loses the receives. The group has checked that there are as many of one as of the other.
+void pairSelfMessages(int self, std::vector<Operation>& messages);
+
+}  // namespace tutti
