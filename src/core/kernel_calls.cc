@@ -96,7 +96,8 @@ Result<std::unique_ptr<KernelCalls>> KernelCalls::create(Communicator& communica
 Status KernelCalls::checkStream(cudaStream_t stream) const {
   const int device = communicator_.device();
   const auto owner = driver_.streamDevice(stream, device);
-  if (!owner.isOk()) return owner.status();
+  if (!owner.isOk())
+    return invalidArgument("{} is not a stream, or was destroyed", static_cast<const void*>(stream));
   if (*owner == device) return Status::ok();
   return invalidUsage("stream {} is of device {}, but rank {}'s communicator is on device {}",
                       static_cast<const void*>(stream), *owner, communicator_.rank(), device);

@@ -203,6 +203,22 @@ TEST(Kernels, AStreamOfAnotherDeviceIsRefused) {
   EXPECT_THAT(ncclGetLastError(nullptr), HasSubstr("is of device 1"));
 }
 
+TEST(Kernels, RanksOfACommunicatorMustNotShareAStream) {
+  ncclUniqueId id;
+  ASSERT_NCCL_OK(ncclGetUniqueId(&id));
+  ncclComm_t comms[2];
+  ASSERT_NCCL_OK(ncclGroupStart());
+  for (int r = 0; r < 2; ++r) ASSERT_NCCL_OK(ncclCommInitRank(&comms[r], 2, id, r));
+  ASSERT_NCCL_OK(ncclGroupEnd());
+  Buffer data(64, true);
+  ASSERT_NCCL_OK(ncclGroupStart());
+  for (const ncclComm_t comm : comms)
+    ASSERT_NCCL_OK(ncclAllReduce(data.data(), data.data(), 1, ncclInt32, ncclSum, comm, nullptr));
+  EXPECT_EQ(ncclGroupEnd(), ncclInvalidUsage);
+  EXPECT_THAT(ncclGetLastError(nullptr), HasSubstr("were given the same stream"));
+  for (const ncclComm_t comm : comms) EXPECT_NCCL_OK(ncclCommDestroy(comm));
+}
+
 TEST(Kernels, OneThreadCallsForAllRanks) {
   OneThread job(8);
   constexpr size_t kCount = 3001;
