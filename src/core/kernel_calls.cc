@@ -1,6 +1,7 @@
 #include "core/kernel_calls.h"
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <thread>
 
@@ -241,6 +242,18 @@ Status KernelCalls::drain(Deadline deadline) const {
 Status KernelCalls::deviceError() const {
   TUTTI_TRY(executor_->reportedError());
   return executor_->aborted() ? Status::ok() : executor_->isIdle().status();
+}
+
+std::string KernelCalls::details() const {
+  // All ranks of the process stand still together, and each of them would tell of all.
+  constexpr uint64_t kPauseMs = 5000;
+  static std::atomic<uint64_t> next{0};
+  uint64_t expected = next.load(std::memory_order_relaxed);
+  const uint64_t now = Progress::coarseMs();
+  if (now < expected || !next.compare_exchange_strong(expected, now + kPauseMs, std::memory_order_relaxed))
+    return {};
+  const std::string report = driver_.kernelReport();
+  return report.empty() ? report : "kernels: " + report;
 }
 
 void KernelCalls::observe(Progress& progress) {

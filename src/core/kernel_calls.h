@@ -54,6 +54,9 @@ class KernelCalls {
   Status deviceError() const;
   /// Tells `progress` where the kernels stand. For the thread that watches.
   void observe(Progress& progress);
+  /// What all kernels of the process do now, block by block, where the driver can tell. Empty when another
+  /// rank has just been told.
+  std::string details() const;
 
  private:
   KernelCalls(Communicator& communicator, Driver& driver);
