@@ -36,9 +36,9 @@ constexpr auto kNewsLimit = std::chrono::milliseconds(500);
 
 /// PeerInfo as bytes: fields separated by newlines, which none of them may contain.
 std::string encodePeer(const PeerInfo& info) {
-  return fmt::format("{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}", info.rank, info.hostName, info.hostId,
+  return fmt::format("{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}", info.rank, info.hostName, info.hostId,
                      info.pid, info.processToken, info.device, info.numaNode, info.topologyDigest,
-                     info.processors, info.machineId);
+                     info.processors, info.machineId, info.gpu);
 }
 
 template <typename T>
@@ -55,7 +55,7 @@ Result<PeerInfo> decodePeer(std::string_view text, int rank) {
     from = to + 1;
   }
   PeerInfo info;
-  if (fields.size() != 10 || !parseNumber(fields[0], info.rank) || info.rank != rank ||
+  if (fields.size() != 11 || !parseNumber(fields[0], info.rank) || info.rank != rank ||
       !parseNumber(fields[3], info.pid) || !parseNumber(fields[4], info.processToken) ||
       !parseNumber(fields[5], info.device) || !parseNumber(fields[6], info.numaNode) ||
       !parseNumber(fields[7], info.topologyDigest) || !parseNumber(fields[8], info.processors)) {
@@ -64,6 +64,7 @@ Result<PeerInfo> decodePeer(std::string_view text, int rank) {
   info.hostName = fields[1];
   info.hostId = fields[2];
   info.machineId = fields[9];
+  info.gpu = fields[10];
   return info;
 }
 
@@ -258,6 +259,7 @@ Status Communicator::exchangePeers(Deadline deadline) {
   mine.processToken = host.processToken;
   mine.device = setup_.device;
   mine.numaNode = place_.numaNode;
+  if (const auto gpu = gpuOf(*topology_, setup_.device)) mine.gpu = gpu->text();
   mine.topologyDigest = topology_->digest;
   mine.machineId = host.machineId;
   mine.processors = static_cast<int>(::sysconf(_SC_NPROCESSORS_ONLN));

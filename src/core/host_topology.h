@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -31,7 +32,12 @@ struct HostTopology {
 /// line, element and reason. Any thread.
 Result<std::shared_ptr<const HostTopology>> hostTopology();
 
-/// The place of a device of this process's runtime; without CPUs where it is not known.
+/// The GPU of the host that a device is, real or (with NCCL_TOPO_FILE) a virtual one; nothing for devices of
+/// the host runtime, and where the topology does not have it.
+std::optional<BusId> gpuOf(const HostTopology& host, int device);
+
+/// The place of a device of this process's runtime; without CPUs where it is not known. A GPU is at the NUMA
+/// node that it hangs on, with all of that node's CPUs.
 DevicePlace devicePlace(const HostTopology& host, int device);
 
 /// What a rank binds: nothing on a host with one NUMA node.
