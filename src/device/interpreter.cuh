@@ -30,19 +30,9 @@ class Interpreter {
     uint32_t number = headOf(calls, arguments.heads);
     const uint32_t index = blockIdx.x - calls[number].firstBlock;
     do {
-      if (threadIdx.x == 0) {
-        Shared& shared = view_.shared;
-        shared.comm = arguments.comm;
-        shared.call = &calls[number];
-        shared.program = calls[number].program;
-        shared.callNumber = number;
-        shared.channel = index / calls[number].lanes;
-        shared.lane = index % calls[number].lanes;
-        shared.reporter = 0;
-        loadOperator<Number>(calls[number], shared);
-      }
-      __syncthreads();
-      if (!runLane()) return;
+      // Calls of a chain may have fewer channels than its widest.
+      const bool takesPart = index < static_cast<uint32_t>(calls[number].channels) * calls[number].lanes;
+      if (takesPart && !runCall(arguments.comm, calls, number, index)) return;
       number = calls[number].next;
     } while (number != 0);
   }
@@ -57,6 +47,22 @@ class Interpreter {
       (calls[middle].firstBlock <= blockIdx.x ? low : high) = middle;
     }
     return low;
+  }
+
+  TUTTI_DEVICE bool runCall(const Comm* comm, const Call* calls, uint32_t number, uint32_t index) {
+    if (threadIdx.x == 0) {
+      Shared& shared = view_.shared;
+      shared.comm = comm;
+      shared.call = &calls[number];
+      shared.program = calls[number].program;
+      shared.callNumber = number;
+      shared.channel = index / calls[number].lanes;
+      shared.lane = index % calls[number].lanes;
+      shared.reporter = 0;
+      loadOperator<Number>(calls[number], shared);
+    }
+    __syncthreads();
+    return runLane();
   }
 
   TUTTI_DEVICE bool runLane() {
