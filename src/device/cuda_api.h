@@ -58,12 +58,14 @@ constexpr uint64_t kLegacyStream = 1;  // CUdriverProcAddress_flags
   X(cuDeviceGetPCIBusId, 4010, (char*, int, Device))                                                 \
   X(cuDeviceCanAccessPeer, 4000, (int*, Device, Device))                                             \
   X(cuDevicePrimaryCtxRetain, 7000, (Context*, Device))                                              \
+  X(cuDevicePrimaryCtxRelease, 11000, (Device))                                                      \
   X(cuCtxPushCurrent, 4000, (Context))                                                               \
   X(cuCtxPopCurrent, 4000, (Context*))                                                               \
   X(cuCtxGetCurrent, 4000, (Context*))                                                               \
   X(cuCtxGetDevice, 2000, (Device*))                                                                 \
   X(cuCtxEnablePeerAccess, 4000, (Context, unsigned))                                                \
   X(cuModuleLoadData, 2000, (Module*, const void*))                                                  \
+  X(cuModuleUnload, 2000, (Module))                                                                  \
   X(cuModuleGetFunction, 2000, (Function*, Module, const char*))                                     \
   X(cuFuncGetAttribute, 2020, (int*, int, Function))                                                 \
   X(cuFuncSetAttribute, 9000, (Function, int, int))                                                  \
@@ -80,6 +82,7 @@ constexpr uint64_t kLegacyStream = 1;  // CUdriverProcAddress_flags
   X(cuMemsetD8Async, 3020, (Address, unsigned char, size_t, Stream))                                 \
   X(cuPointerGetAttributes, 7000, (unsigned, int*, void**, Address))                                 \
   X(cuStreamCreate, 2000, (Stream*, unsigned))                                                       \
+  X(cuStreamDestroy, 4000, (Stream))                                                                 \
   X(cuStreamSynchronize, 2000, (Stream))                                                             \
   X(cuStreamQuery, 2000, (Stream))                                                                   \
   X(cuStreamWaitEvent, 3020, (Stream, Event, unsigned))                                              \
