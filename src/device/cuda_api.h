@@ -37,6 +37,7 @@ constexpr int kHostMemory = 1;  // CUmemorytype
 constexpr int kDeviceMemory = 2;
 constexpr unsigned kNonBlocking = 1;    // CUstream_flags
 constexpr unsigned kDisableTiming = 2;  // CUevent_flags
+constexpr unsigned kEventExternal = 1;  // CU_EVENT_RECORD_EXTERNAL, CU_EVENT_WAIT_EXTERNAL
 constexpr unsigned kPortable = 1;       // CU_MEMHOSTALLOC_*
 constexpr unsigned kMapped = 2;
 constexpr int kCaptureNone = 0;  // CUstreamCaptureStatus
@@ -90,7 +91,7 @@ constexpr uint64_t kLegacyStream = 1;  // CUdriverProcAddress_flags
   X(cuThreadExchangeStreamCaptureMode, 10010, (int*))                                                \
   X(cuEventCreate, 2000, (Event*, unsigned))                                                         \
   X(cuEventDestroy, 4000, (Event))                                                                   \
-  X(cuEventRecord, 2000, (Event, Stream))                                                            \
+  X(cuEventRecordWithFlags, 11010, (Event, Stream, unsigned))                                        \
   X(cuEventQuery, 2000, (Event))
 
 // Functions that newer drivers have: null where there is none.

@@ -72,8 +72,8 @@ class CudaDriver : public Driver {
   Status synchronize(int device, DeviceStream stream) override;
   Result<DeviceEvent> createEvent(int device) override;
   Status destroyEvent(int device, DeviceEvent event) override;
-  Status recordEvent(int device, DeviceEvent event, DeviceStream stream) override;
-  Status waitEvent(int device, DeviceStream stream, DeviceEvent event) override;
+  Status recordEvent(int device, DeviceEvent event, DeviceStream stream, bool inGraph) override;
+  Status waitEvent(int device, DeviceStream stream, DeviceEvent event, bool inGraph) override;
   Result<bool> isDone(int device, DeviceEvent event) override;
   std::string kernelReport() override { return ""; }
 
@@ -476,14 +476,16 @@ Status CudaDriver::destroyEvent(int device, DeviceEvent event) {
   return check(api_.cuEventDestroy(event), "cuEventDestroy", "an event of GPU {}", device);
 }
 
-Status CudaDriver::recordEvent(int device, DeviceEvent event, DeviceStream stream) {
+Status CudaDriver::recordEvent(int device, DeviceEvent event, DeviceStream stream, bool inGraph) {
   TUTTI_ASSIGN(const Scope scope, enter(device));
-  return check(api_.cuEventRecord(event, stream), "cuEventRecord", "an event of GPU {}", device);
+  const unsigned flags = inGraph ? cuda::kEventExternal : 0;
+  return check(api_.cuEventRecordWithFlags(event, stream, flags), "cuEventRecordWithFlags",
+               "an event of GPU {}", device);
 }
 
-Status CudaDriver::waitEvent(int device, DeviceStream stream, DeviceEvent event) {
+Status CudaDriver::waitEvent(int device, DeviceStream stream, DeviceEvent event, bool inGraph) {
   TUTTI_ASSIGN(const Scope scope, enter(device));
-  return check(api_.cuStreamWaitEvent(stream, event, 0), "cuStreamWaitEvent",
+  return check(api_.cuStreamWaitEvent(stream, event, inGraph ? cuda::kEventExternal : 0), "cuStreamWaitEvent",
                "let a stream of GPU {} wait for an event", device);
 }
 

@@ -292,8 +292,8 @@ int eventDestroy(void* event) {
   delete static_cast<FakeEvent*>(event);
   return 0;
 }
-int eventRecord(void* event, void* stream) {
-  ENTER("cuEventRecord");
+int eventRecord(void* event, void* stream, unsigned) {
+  ENTER("cuEventRecordWithFlags");
   static_cast<FakeEvent*>(event)->recorded = static_cast<FakeStream*>(stream);
   return 0;
 }
@@ -347,7 +347,7 @@ const std::map<std::string, void*>& table() {
       {"cuThreadExchangeStreamCaptureMode", reinterpret_cast<void*>(exchangeCaptureMode)},
       {"cuEventCreate", reinterpret_cast<void*>(eventCreate)},
       {"cuEventDestroy", reinterpret_cast<void*>(eventDestroy)},
-      {"cuEventRecord", reinterpret_cast<void*>(eventRecord)},
+      {"cuEventRecordWithFlags", reinterpret_cast<void*>(eventRecord)},
       {"cuEventQuery", reinterpret_cast<void*>(eventQuery)},
   };
   return all;
