@@ -6,6 +6,7 @@
 #include <charconv>
 #include <cstring>
 #include <numeric>
+#include <optional>
 #include <thread>
 
 #include "algorithms/algorithm_files.h"
@@ -18,6 +19,7 @@
 #include "core/job_plan.h"
 #include "core/settings.h"
 #include "device/device_world.h"
+#include "topology/connection_choice.h"
 #include "topology/host_identity.h"
 
 namespace tutti {
@@ -220,11 +222,24 @@ Status Communicator::startKernels(Deadline deadline) {
 }
 
 bool Communicator::mayReachDevice(int rank, int peer, std::string* why) const {
-  (void)rank;
-  (void)peer;
-  if (!params().p2pDisable()) return true;
-  *why = "NCCL_P2P_DISABLE=1";
-  return false;
+  if (params().p2pDisable()) {
+    *why = "NCCL_P2P_DISABLE=1";
+    return false;
+  }
+  std::optional<PathType> level;
+  if (!params().p2pLevel.isAuto()) level = static_cast<PathType>(params().p2pLevel.level());
+  if (level == PathType::loc) {
+    *why = "NCCL_P2P_LEVEL=LOC";
+    return false;
+  }
+  const auto nodeOf = [&](int of) {
+    const auto gpu = parseBusId(peers_[static_cast<size_t>(of)].gpu);
+    return gpu ? topology_->graph.gpuAt(*gpu) : kNoNode;
+  };
+  const NodeId gpu = nodeOf(rank), other = nodeOf(peer);
+  // Where the topology has no such GPUs, nothing is known to lie between them.
+  if (gpu == kNoNode || other == kNoNode) return true;
+  return mayReach(topology_->graph, topology_->paths(), gpu, other, level, why);
 }
 
 KernelMachine Communicator::kernelMachine() const {

@@ -113,6 +113,13 @@ Result<std::shared_ptr<const HostTopology>> hostTopology() {
   return one.host;
 }
 
+const Paths& HostTopology::paths() const {
+  std::call_once(pathsMade_, [&] {
+    paths_.emplace(graph, PathOptions{.throughGpu = !params().nvbDisable(), .pxn = !params().pxnDisable()});
+  });
+  return *paths_;
+}
+
 std::optional<BusId> gpuOf(const HostTopology& host, int device) {
   const auto driver = kernelDriver();
   if (!driver.isOk() || *driver == nullptr) return std::nullopt;

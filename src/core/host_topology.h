@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
@@ -13,10 +14,12 @@
 #include "topology/description.h"
 #include "topology/device_place.h"
 #include "topology/graph.h"
+#include "topology/paths.h"
 
 namespace tutti {
 
-struct HostTopology {
+class HostTopology {
+ public:
   SystemDescription system;
   CpuLayout cpus;
   Graph graph;
@@ -24,6 +27,13 @@ struct HostTopology {
   uint64_t digest = 0;
   /// More than one NUMA node has CPUs: only then are threads and memory bound.
   bool severalNodes = false;
+
+  /// In the graph; made on first use. Any thread.
+  const Paths& paths() const;
+
+ private:
+  mutable std::once_flag pathsMade_;
+  mutable std::optional<Paths> paths_;
 };
 
 /// This host: what NCCL_TOPO_FILE says, completed by detection. Found once a process (and again in a forked
