@@ -65,22 +65,6 @@ class Interpreter {
     return low;
   }
 
-  TUTTI_DEVICE bool runCall(const Comm* comm, const Call* calls, uint32_t number, uint32_t index) {
-    if (threadIdx.x == 0) {
-      Shared& shared = view_.shared;
-      shared.comm = comm;
-      shared.call = &calls[number];
-      shared.program = calls[number].program;
-      shared.callNumber = number;
-      shared.channel = index / calls[number].lanes;
-      shared.lane = index % calls[number].lanes;
-      shared.reporter = 0;
-      loadOperator<Number>(calls[number], shared);
-    }
-    __syncthreads();
-    return runLane();
-  }
-
   TUTTI_DEVICE bool runLane() {
     const Lane lane = view_.program().lanes()[view_.shared.lane];
     if (threadIdx.x == 0) planCall<kElement>(view_);
@@ -115,6 +99,10 @@ class Interpreter {
     if (!checkSize(step, receiver)) return false;
     uint64_t bytes = 0;
     const bool moved = movePieces(step, receiver, &bytes);
+    // Lines carry their own data, but do not order other stores. What another lane of this rank overwrites
+    // once messages say so (tree: the partial sum in the output) must have been stored before the lane's next
+    // lines.
+    if (kProtocol != Protocol::simple && step.hasDestination && view_.program().laneCount > 1) fenceDevice();
     if (TUTTI_PLANT == TUTTI_PLANT_NO_BARRIER) {
       if (!moved) return false;
     } else if (__syncthreads_or(!moved) != 0) {

@@ -59,6 +59,11 @@ TUTTI_DEVICE uint64_t ticks() { return static_cast<uint64_t>(clock64()); }
 
 // ---- the twin
 
+/// The thread waits: others of the block, and other blocks, have their turn before it looks again.
+TUTTI_DEVICE void giveWay() { __nanosleep(0); }
+/// In programs with several lanes lines have release and acquire (line_order.cuh), which say more.
+TUTTI_DEVICE void fenceDevice() {}
+
 TUTTI_DEVICE uint64_t loadAcquire(const uint64_t* p) { return shim::loadAcquire(p); }
 TUTTI_DEVICE uint64_t loadRelaxed(const uint64_t* p) { return shim::loadRelaxed(p); }
 TUTTI_DEVICE uint32_t loadRelaxed(const uint32_t* p) { return shim::loadRelaxed(p); }
@@ -88,6 +93,11 @@ TUTTI_DEVICE void storePlain(void* p, const Chunk<kBytes>& chunk) {
 #else
 
 // ---- PTX
+
+TUTTI_DEVICE void giveWay() {}
+/// acquire and release, scope gpu: this thread's stores come before whatever it, or the block behind a
+/// barrier, stores later.
+TUTTI_DEVICE void fenceDevice() { asm volatile("fence.acq_rel.gpu;" ::: "memory"); }
 
 TUTTI_DEVICE uint64_t loadAcquire(const uint64_t* p) {
   uint64_t value;

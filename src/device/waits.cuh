@@ -18,6 +18,7 @@ class Spin {
 
   /// After each poll without success. False when the communicator is aborted: leave.
   TUTTI_DEVICE bool again() {
+    giveWay();
     if (++polls_ % kPollsPerLook != 0) return true;
     if (loadRelaxed(lane_.comm().abort) != 0) return false;
     const uint64_t now = ticks();
