@@ -173,7 +173,9 @@ TEST_P(DeviceAborts, EndKernelsThatWaitForARankThatDoesNotCome) {
   }
   // A wait that lasts is told.
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
-  while (team.executor(0).position().empty() && std::chrono::steady_clock::now() < deadline)
+  // Its two channels tell one after the other.
+  while (team.executor(0).position().find("channel 0") == std::string::npos &&
+         std::chrono::steady_clock::now() < deadline)
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   EXPECT_THAT(team.executor(0).position(), HasSubstr("channel 0 lane 0 slice 0 step "));
   EXPECT_THAT(team.executor(0).position(), HasSubstr(" waits for data from rank 2"));
