@@ -20,6 +20,45 @@ status() {
   [ "$got" -eq "$wanted" ] || { echo "ended with $got"; return 1; }
 }
 
+# Kernels on eight virtual GPUs, laid out as those of a real host: all programs, types and operators; every algorithm by
+# every protocol that it has, as the log tells it.
+virtual_gpu_programs() {
+  needs_release
+  export TUTTI_HOST_KERNELS=1 NCCL_TOPO_FILE=$PWD/tests/topology/data/oci-h100-full.xml
+  right "$release/bin/all_reduce_perf" -g 8 -b 8 -e 1M -f 4 -n 3
+  for name in $all_perf; do
+    right "$release/bin/${name}_perf" -g 8 -b 8 -e 256K -f 32 -n 2
+    right "$release/bin/${name}_perf" -g 3 -b 37 -e 8229 -i 8192 -n 1 -w 0 -o all -d all -r all
+    right "$release/bin/${name}_perf" -t 5 -g 1 -b 1K -e 64K -f 64 -n 2 -u 1
+  done
+  for protocol in Simple LL LL128; do
+    for algorithm in ring tree doubling rabenseifner circulant; do
+      runs_by "$algorithm" "$protocol" all_reduce_perf
+    done
+    for name in all_gather reduce_scatter; do
+      for algorithm in ring circulant pat; do runs_by "$algorithm" "$protocol" ${name}_perf; done
+    done
+    for name in broadcast reduce; do
+      for algorithm in binomial tree circulant; do runs_by "$algorithm" "$protocol" ${name}_perf; done
+    done
+  done
+  for algorithm in oneshot twoshot direct; do runs_by "$algorithm" Simple all_reduce_perf; done
+  for name in all_gather reduce_scatter broadcast; do runs_by direct Simple ${name}_perf; done
+  right "$release/bin/all_reduce_perf" -g 4 -b 8 -e 64K -f 64 -n 5 -G 3
+  right "$release/bin/alltoall_perf" -g 4 -b 1K -e 64K -f 64 -n 2 -R 2
+  NCCL_P2P_DISABLE=1 right "$release/bin/all_reduce_perf" -g 4 -b 8 -e 64K -f 64 -n 2
+}
+
+# runs_by ALGORITHM PROTOCOL PROGRAM: right results, and the log says that they came about so.
+runs_by() {
+  echo "+ $3 by $1 $2"
+  NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=TUNING "$release/bin/$3" -g 8 -b 37 -e 16421 -i 16384 -n 1 --algo "$1" --proto "$2" \
+    > "$logs/runs_by.txt" || { cat "$logs/runs_by.txt"; return 1; }
+  grep -q '^# Out of bounds values : 0 OK' "$logs/runs_by.txt" &&
+    grep -q "algorithm $1, protocol $(echo "$2" | tr '[:upper:]' '[:lower:]')," "$logs/runs_by.txt" ||
+    { cat "$logs/runs_by.txt"; return 1; }
+}
+
 perf_programs() {
   needs_release
   for name in $all_perf; do

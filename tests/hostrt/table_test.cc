@@ -308,10 +308,10 @@ TEST_F(Table, EventsOrderStreamsOfTwoDevices) {
   EXPECT_EQ(table().eventQuery(event), 0) << "nothing was recorded";
   Gate gate;
   block(stream, gate);
-  ASSERT_EQ(table().eventRecord(0, stream, event), 0);
+  ASSERT_EQ(table().eventRecord(0, stream, event, 0), 0);
   EXPECT_EQ(table().eventQuery(event), EBUSY);
-  EXPECT_EQ(table().eventRecord(1, nullptr, event), EINVAL) << "another device's stream";
-  ASSERT_EQ(table().eventWait(1, nullptr, event), 0);
+  EXPECT_EQ(table().eventRecord(1, nullptr, event), EINVAL, 0) << "another device's stream";
+  ASSERT_EQ(table().eventWait(1, nullptr, event, 0), 0);
   ASSERT_EQ(table().setCurrentDevice(1), 0);
   EXPECT_EQ(table().streamQuery(nullptr), EBUSY);
   gate.open();
@@ -333,7 +333,7 @@ TEST_F(Table, AskingForAnEventDisturbsNoCapture) {
   ASSERT_CUDA(cudaStreamEndCapture(stream, &graph));
   ASSERT_CUDA(cudaGraphDestroy(graph));
   ASSERT_CUDA(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
-  ASSERT_EQ(table().eventRecord(0, stream, event), 0);
+  ASSERT_EQ(table().eventRecord(0, stream, event, 0), 0);
   EXPECT_EQ(table().eventQuery(event), EPERM);
   ASSERT_CUDA(cudaStreamEndCapture(stream, &graph));
   ASSERT_CUDA(cudaGraphDestroy(graph));

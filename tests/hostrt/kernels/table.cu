@@ -125,7 +125,7 @@ TEST(TableKernels, AFailedDeviceAnswersEio) {
   void* event = nullptr;
   ASSERT_EQ(table().eventCreate(5, &event), 0);
   ASSERT_EQ(table().kernelLaunch(5, nullptr, &tutti::shim::Twin<&traps>::record, &shape, nullptr), 0);
-  ASSERT_EQ(table().eventRecord(5, nullptr, event), 0);
+  ASSERT_EQ(table().eventRecord(5, nullptr, event, 0), 0);
   int state = EBUSY;
   for (int i = 0; i < 10000 && state == EBUSY; ++i) {
     settle();
