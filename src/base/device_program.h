@@ -24,6 +24,8 @@ constexpr uint32_t kFifoDepth = 8;  // messages under way on a connection
 constexpr uint32_t kPorts = 8;      // = kMaxPorts of algorithms/schedule.h
 constexpr uint32_t kFlags = 16;     // = kMaxFlags
 constexpr uint32_t kMostLinks = 256;
+constexpr uint32_t kMostMembers = 256;    // ranks of a team
+constexpr uint32_t kLinkStateBytes = 56;  // of shared memory, for each link of a lane
 constexpr uint32_t kWarp = 32;
 
 // ---- the program ------------------------------------------------------------------------------------------
@@ -208,6 +210,11 @@ struct alignas(128) LineLL128 {
 };
 constexpr uint32_t kDataLL = 8;
 constexpr uint32_t kDataLL128 = 120;
+
+/// Lines of a piece. Every piece of a message begins a line, so a message of several pieces needs the sum of
+/// theirs; a message without data needs one.
+constexpr uint64_t linesOfPieceLL(uint64_t bytes) { return (bytes + kDataLL - 1) / kDataLL; }
+constexpr uint64_t linesOfPieceLL128(uint64_t bytes) { return (bytes + kDataLL128 - 1) / kDataLL128; }
 
 /// A rank's end of a connection (peer, channel, port). All protocols count the same messages: message m
 /// (from 0) of a connection uses place m % kFifoDepth of whichever protocol it is sent by, and is not written

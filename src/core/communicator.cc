@@ -189,7 +189,10 @@ void Communicator::startMonitor() {
   subject.faults = faults_;
   subject.timedOut = setup_.timedOut;
   subject.busy = [this] { return tasks_->busy() || (kernels_ != nullptr && kernels_->busy()); };
-  if (kernels_ != nullptr) subject.observe = [this](Progress& progress) { kernels_->observe(progress); };
+  if (kernels_ != nullptr) {
+    subject.observe = [this](Progress& progress) { kernels_->observe(progress); };
+    subject.details = [this] { return kernels_->details(); };
+  }
   subject.fail = [this](const Status& error) { fail(error); };
   monitor_->start(std::move(subject));
 }

@@ -1,6 +1,7 @@
 #include "core/kernel_calls.h"
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <thread>
 
@@ -150,14 +151,24 @@ Status KernelCalls::chain(DeviceStream from, DeviceStream to) {
   return driver_.waitEvent(communicator_.device(), to, event_);
 }
 
-/// In peers' buffers where the plan gains by it: their addresses travel with the call, so nothing needs to be
-/// registered, but ...
+/// Addresses travel with the call, so nothing needs to be registered, with two exceptions. All ranks must
+/// come to the same answer.
+bool KernelCalls::mayUsePeerBuffers(const Operation& operation) {
+  if (group_->isStaged()) return false;
+  if (operation.blocks != nullptr) return false;  // peers may have theirs at other offsets
+  if (operation.collective != Collective::allToAll) return true;
+  // In place it would overwrite what peers have yet to read, and whether a rank calls in place is its own
+  // business, unless the user promises that all have the same offsets.
+  const size_t bytes = operation.count * sizeOf(operation.type) * static_cast<size_t>(communicator_.ranks());
+  OneSided& windows = communicator_.oneSided();
+  return operation.input != operation.output && windows.isSymmetric(operation.input, bytes) &&
+         windows.isSymmetric(operation.output, bytes);
+}
+
+/// In peers' buffers where the plan gains by it.
 Result<Plan> KernelCalls::planOf(const Operation& operation) {
   Planner& planner = communicator_.planner();
-  // ... whether a rank calls AlltoAll in place is its own business, and would overwrite what peers have yet
-  // to read; where blocks differ, peers may have them at other offsets.
-  bool zeroCopy =
-      !group_->isStaged() && operation.blocks == nullptr && operation.collective != Collective::allToAll;
+  bool zeroCopy = mayUsePeerBuffers(operation);
   if (zeroCopy) {
     TUTTI_ASSIGN(zeroCopy, planner.wantsZeroCopy(operation));
   }
@@ -231,6 +242,18 @@ Status KernelCalls::drain(Deadline deadline) const {
 Status KernelCalls::deviceError() const {
   TUTTI_TRY(executor_->reportedError());
   return executor_->aborted() ? Status::ok() : executor_->isIdle().status();
+}
+
+std::string KernelCalls::details() const {
+  // All ranks of the process stand still together, and each of them would tell of all.
+  constexpr uint64_t kPauseMs = 5000;
+  static std::atomic<uint64_t> next{0};
+  uint64_t expected = next.load(std::memory_order_relaxed);
+  const uint64_t now = Progress::coarseMs();
+  if (now < expected || !next.compare_exchange_strong(expected, now + kPauseMs, std::memory_order_relaxed))
+    return {};
+  const std::string report = driver_.kernelReport();
+  return report.empty() ? report : "kernels: " + report;
 }
 
 void KernelCalls::observe(Progress& progress) {

@@ -54,6 +54,9 @@ class KernelCalls {
   Status deviceError() const;
   /// Tells `progress` where the kernels stand. For the thread that watches.
   void observe(Progress& progress);
+  /// What all kernels of the process do now, block by block, where the driver can tell. Empty when another
+  /// rank has just been told.
+  std::string details() const;
 
  private:
   KernelCalls(Communicator& communicator, Driver& driver);
@@ -62,6 +65,7 @@ class KernelCalls {
   Status enqueueAll(std::span<const Operation> operations, uint64_t firstCollective);
   Status enqueueCollective(const Operation& operation, uint64_t number, DeviceStream stream);
   Status enqueueMessages(std::span<const Operation> messages, DeviceStream stream);
+  bool mayUsePeerBuffers(const Operation& operation);
   Result<Plan> planOf(const Operation& operation);
   CudaCall callOf(const Operation& operation, const Plan& plan) const;
   Status compare(const Operation& operation, const Plan& plan);

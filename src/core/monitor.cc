@@ -249,6 +249,8 @@ void Monitor::report(uint64_t seenThen, bool timedOut, std::vector<RankPosition>
     detail::logAlways(never ? text + "; this can never end: " + never->text : text);
     warnAfter_ *= 2;
   }
+  if (const std::string details = subject_.details ? subject_.details() : ""; !details.empty())
+    detail::logAlways(details);
   if (timedOut) {
     subject_.fail(
         Status(subject_.timedOut, fmt::format("timed out after {} without movement (TUTTI_TIMEOUT): {}",

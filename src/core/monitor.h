@@ -54,6 +54,7 @@ class Monitor : public std::enable_shared_from_this<Monitor> {
     ncclResult_t timedOut = ncclRemoteError;  // the code of a time-out
     std::function<bool()> busy;               // operations are enqueued that have not ended
     std::function<void(Progress&)> observe;   // looks where kernels stand, and writes it down; may be empty
+    std::function<std::string()> details;     // more about a stall, for the log; may be empty
     std::function<void(const Status&)> fail;  // ends the communicator; must not block
   };
 

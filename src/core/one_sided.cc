@@ -1,5 +1,6 @@
 #include "core/one_sided.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cstring>
 #include <thread>
@@ -8,6 +9,7 @@
 #include "base/params.h"
 #include "base/wire.h"
 #include "core/communicator.h"
+#include "device/device_world.h"
 #include "device/host_table.h"
 
 namespace tutti {
@@ -45,7 +47,7 @@ OneSided::~OneSided() {
 }
 
 Status OneSided::allocateSignals() {
-  if (mapped_ != nullptr) return Status::ok();
+  if (mapped_ != nullptr || world() == World::gpus) return Status::ok();  // there: collectives only
   TUTTI_ASSIGN(const tuttiHostRuntime_v1* runtime, hostTable());
   void* memory = nullptr;
   const size_t bytes = messages_.size() * sizeof(std::atomic<uint64_t>);
@@ -105,13 +107,24 @@ Status OneSided::connectPeer(int peer, std::string_view description, Window& win
   return Status::ok();
 }
 
-Status OneSided::registerWindow(void* buffer, size_t bytes, ncclWindow_t* window) {
+bool OneSided::isSymmetric(const void* memory, size_t bytes) {
+  const auto first = reinterpret_cast<uintptr_t>(memory);
+  const std::lock_guard lock(windowsMutex_);
+  return std::ranges::any_of(windows_, [&](const auto& entry) {
+    const Window& window = *entry.second;
+    const auto base = reinterpret_cast<uintptr_t>(window.base);
+    return window.symmetric && first >= base && bytes <= window.bytes && first - base <= window.bytes - bytes;
+  });
+}
+
+Status OneSided::registerWindow(void* buffer, size_t bytes, bool symmetric, ncclWindow_t* window) {
   const std::lock_guard lock(setup_);
   TUTTI_TRY(allocateSignals());
   auto made = std::make_shared<Window>();
   made->id = registered_ + 1;
   made->base = buffer;
   made->bytes = bytes;
+  made->symmetric = symmetric;
   made->peers.resize(static_cast<size_t>(communicator_.ranks()));
   {
     // Before the others know of it: they may write at once.

@@ -39,7 +39,8 @@ struct Window {
   /// The pointer is used as a name only: kernels of the device API would look behind it.
   ncclWindow_t handle() { return reinterpret_cast<ncclWindow_t>(this); }
 
-  uint64_t id = 0;  // the same on all ranks
+  uint64_t id = 0;         // the same on all ranks
+  bool symmetric = false;  // all ranks use the same offsets in it, in every call (NCCL_WIN_COLL_SYMMETRIC)
   void* base = nullptr;
   size_t bytes = 0;
   std::vector<Peer> peers;
@@ -68,10 +69,12 @@ class OneSided {
   ~OneSided();
 
   /// Collective; blocks until all ranks have called, or the deadline for set-up has passed.
-  Status registerWindow(void* buffer, size_t bytes, ncclWindow_t* window);
+  Status registerWindow(void* buffer, size_t bytes, bool symmetric, ncclWindow_t* window);
   /// Local. A peer that still writes into the window gets an error, where it writes by messages.
   Status deregisterWindow(ncclWindow_t window);
   Result<std::shared_ptr<Window>> find(ncclWindow_t window);
+  /// True when the memory lies in one symmetric window.
+  bool isSymmetric(const void* memory, size_t bytes);
 
   Status checkPut(const OneSidedCall& call) const;
   /// Does the call if that needs no waiting and no long copy, and sets *status; else leaves it alone and is

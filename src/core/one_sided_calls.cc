@@ -6,6 +6,7 @@
 #include "core/handle.h"
 #include "core/one_sided.h"
 #include "core/validate.h"
+#include "device/device_world.h"
 #include "device/host_table.h"
 
 namespace tutti {
@@ -70,6 +71,8 @@ Status submit(const CommUse& use, cudaStream_t stream, std::vector<OneSidedCall>
 }  // namespace
 
 Status launchOneSided(Communicator& communicator, cudaStream_t stream, std::vector<OneSidedCall> calls) {
+  if (world() == World::gpus)
+    return invalidUsage("ncclPutSignal, ncclSignal and ncclWaitSignal: not on GPUs yet");
   TUTTI_ASSIGN(const tuttiHostRuntime_v1* runtime, hostTable());
   TUTTI_ASSIGN(const uint64_t capture, captureOf(communicator, stream));
   if (capture != 0)
@@ -108,7 +111,10 @@ Status registerWindowCall(ncclComm_t comm, void* buffer, size_t bytes, ncclWindo
   job.order = comm;
   job.subject = use;
   job.cancel = [](const Status&) {};  // the exchange ends when the communicator fails, or at its deadline
-  job.run = [use, buffer, bytes, window] { return (*use)->oneSided().registerWindow(buffer, bytes, window); };
+  const bool symmetric = flags == NCCL_WIN_COLL_SYMMETRIC;
+  job.run = [use, buffer, bytes, symmetric, window] {
+    return (*use)->oneSided().registerWindow(buffer, bytes, symmetric, window);
+  };
   return Group::ofThisThread().submitJob(std::move(job));
 }
 

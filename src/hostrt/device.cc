@@ -11,6 +11,7 @@
 
 #include "hostrt/kernel_workers.h"
 #include "hostrt/log.h"
+#include "hostrt/topology_file.h"
 #include "hostrt/workers.h"
 
 namespace tutti::hostrt {
@@ -24,13 +25,46 @@ bool parseNumber(std::string_view text, int* value) {
   return error == std::errc() && end == text.data() + text.size();
 }
 
+constexpr int kPciDomain = 0x7e00;
+
+bool kernelsRunOnVirtualGpus() {
+  const char* text = std::getenv("TUTTI_HOST_KERNELS");
+  int number = 0;
+  return text && parseNumber(text, &number) && number != 0;
+}
+
+/// What the devices stand for. Empty: for nothing, they are this machine's.
+const std::vector<FileGpu>& fileGpus() {
+  static const auto* gpus = [] {
+    auto* found = new std::vector<FileGpu>;
+    const char* path = std::getenv("NCCL_TOPO_FILE");
+    if (!path || !*path || !kernelsRunOnVirtualGpus()) return found;
+    FileGpus file = readTopologyFile(path);
+    if (!file.error.empty())
+      warn("NCCL_TOPO_FILE: {}; virtual GPUs are not made after it", file.error);
+    else if (file.gpus.size() > static_cast<size_t>(kMaxDevices))
+      warn("NCCL_TOPO_FILE: {}: more than {} GPUs; virtual GPUs are not made after it", path, kMaxDevices);
+    else
+      *found = std::move(file.gpus);
+    return found;
+  }();
+  return *gpus;
+}
+
 int readConfiguredSlots() {
+  const auto ofFile = static_cast<int>(fileGpus().size());
+  const int standard = ofFile > 0 ? ofFile : 8;
   const char* text = std::getenv("TUTTI_HOST_DEVICES");
-  if (!text || !*text) return 8;
+  if (!text || !*text) return standard;
   int count = 0;
-  if (parseNumber(text, &count) && count >= 0 && count <= kMaxDevices) return count;
-  warn("TUTTI_HOST_DEVICES={}: expected a number from 0 to {}; no device is available", text, kMaxDevices);
-  return 0;
+  if (!parseNumber(text, &count) || count < 0 || count > kMaxDevices) {
+    warn("TUTTI_HOST_DEVICES={}: expected a number from 0 to {}; no device is available", text, kMaxDevices);
+    return 0;
+  }
+  if (ofFile == 0 || count <= ofFile) return count;
+  warn("TUTTI_HOST_DEVICES={}: NCCL_TOPO_FILE describes a machine with {} GPUs; there are so many devices",
+       text, ofFile);
+  return ofFile;
 }
 
 /// As CUDA reads it: the list ends at the first entry that is not a device. A list without any (job
@@ -127,16 +161,37 @@ cudaError_t faultOfCurrentDevice() {
   return device ? device->fault.load(std::memory_order_acquire) : cudaSuccess;
 }
 
+const FileGpu* fileGpuOf(const Device& device) {
+  const auto slot = static_cast<size_t>(device.slot);
+  return slot < fileGpus().size() ? &fileGpus()[slot] : nullptr;
+}
+
+PciAddress pciAddress(const Device& device) {
+  if (const FileGpu* gpu = fileGpuOf(device)) return {gpu->domain, gpu->bus, gpu->device, gpu->function};
+  return {static_cast<uint32_t>(kPciDomain + device.slot / 256), static_cast<uint32_t>(device.slot % 256), 0,
+          0};
+}
+
 std::string pciBusId(const Device& device) {
-  return fmt::format("{:04x}:{:02x}:00.0", kPciDomain + device.slot / 256, device.slot % 256);
+  const PciAddress at = pciAddress(device);
+  return fmt::format("{:04x}:{:02x}:{:02x}.{:x}", at.domain, at.bus, at.device, at.function);
 }
 
 DeviceProperties propertiesOf(const Device& device) {
   // Programs ask for a capability to decide whether half, bfloat16 and 8-bit floats may be used: all may.
-  return {"Tutti host device", pciBusId(device), 9, 0};
+  constexpr int kStandardSm = 90;
+  const FileGpu* gpu = fileGpuOf(device);
+  const int sm = gpu && gpu->sm > 0 ? gpu->sm : kStandardSm;
+  return {gpu ? nameOf(*gpu) : "Tutti host device", pciBusId(device), sm / 10, sm % 10};
 }
 
 bool reaches(const Device& device, const Device& peer) { return &device != &peer; }
+
+bool areClose(const Device& device, const Device& peer) {
+  const FileGpu* from = fileGpuOf(device);
+  const FileGpu* to = fileGpuOf(peer);
+  return !from || !to || areLinkedByNvlink(*from, *to);
+}
 
 MachineMemory machineMemory() {
   MachineMemory memory{meminfo("MemTotal:"), meminfo("MemAvailable:")};

@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -13,6 +14,7 @@
 namespace tutti::hostrt {
 
 class MemoryPool;
+struct FileGpu;
 
 /// Lives for ever, like everything that threads may use while the process exits.
 struct Device {
@@ -46,12 +48,15 @@ inline cudaError_t faultOf(const Stream& stream) {
   return stream.device.fault.load(std::memory_order_acquire);
 }
 
-/// TUTTI_HOST_DEVICES (default 8), narrowed by CUDA_VISIBLE_DEVICES when that lists numbers. Empty when the
-/// setting is not a number (a warning says so) or 0.
+/// configuredSlots(), narrowed by CUDA_VISIBLE_DEVICES when that lists numbers.
 const std::vector<std::unique_ptr<Device>>& devices();
 
-/// How many slots the machine has: TUTTI_HOST_DEVICES.
+/// How many slots the machine has: TUTTI_HOST_DEVICES (default 8); 0 when that is not a number (a warning
+/// says so). Where the library's kernels run on virtual GPUs (TUTTI_HOST_KERNELS=1) and NCCL_TOPO_FILE
+/// describes a machine: its GPUs, or the first so many of them.
 int configuredSlots();
+/// The GPU that the device stands for; null where it stands for none.
+const FileGpu* fileGpuOf(const Device& device);
 /// The calling thread's current device, by number; 0 at first.
 int currentDevice();
 void setCurrentDevice(int device);
@@ -63,9 +68,18 @@ Device* currentDeviceOrNull();
 /// The error that a failed kernel left on it; success when there is no device, or none failed.
 cudaError_t faultOfCurrentDevice();
 
-/// "7e00:03:00.0". The domain is one that no machine uses, so that nothing looks such a device up in sysfs.
+/// That of the GPU that the device stands for, else 7e00:03:00.0: a domain that no machine uses, so that
+/// nothing looks such a device up in sysfs.
+struct PciAddress {
+  uint32_t domain = 0;
+  uint32_t bus = 0;
+  uint32_t device = 0;
+  uint32_t function = 0;
+  bool operator==(const PciAddress&) const = default;
+};
+PciAddress pciAddress(const Device& device);
+/// "7e00:03:00.0".
 std::string pciBusId(const Device& device);
-constexpr int kPciDomain = 0x7e00;
 
 /// What programs and the library are told of a device.
 struct DeviceProperties {
@@ -75,8 +89,11 @@ struct DeviceProperties {
   int minor = 0;
 };
 DeviceProperties propertiesOf(const Device& device);
-/// Whether kernels of one device can use memory of the other. False for a device and itself, as in CUDA.
+/// Whether kernels of one device can use memory of the other: all can, but for a device and itself, as in
+/// CUDA.
 bool reaches(const Device& device, const Device& peer);
+/// The way between the devices is as good as any: NVLink, where they stand for GPUs of a file.
+bool areClose(const Device& device, const Device& peer);
 
 /// Bytes of memory that this process may use, and that are free now: of the machine or, if less, of the
 /// memory control group.

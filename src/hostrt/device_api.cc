@@ -75,8 +75,10 @@ void fillProperties(const Device& device, cudaDeviceProp* p) {
   p->integrated = 1;
   p->canMapHostMemory = 1;
   p->concurrentKernels = 1;
-  p->pciBusID = device.slot % 256;
-  p->pciDomainID = kPciDomain + device.slot / 256;
+  const PciAddress address = pciAddress(device);
+  p->pciDomainID = static_cast<int>(address.domain);
+  p->pciBusID = static_cast<int>(address.bus);
+  p->pciDeviceID = static_cast<int>(address.device);
   p->asyncEngineCount = 2;
   p->unifiedAddressing = 1;
   p->memoryBusWidth = 64;
@@ -306,16 +308,12 @@ cudaError_t cudaDeviceGetPCIBusId(char* text, int length, int number) {
 cudaError_t cudaDeviceGetByPCIBusId(int* number, const char* text) {
   return apiCall([&] {
     if (!number || !text) return cudaErrorInvalidValue;
-    unsigned domain = 0;
-    unsigned bus = 0;
-    unsigned slot = 0;
-    unsigned function = 0;
-    // [domain:]bus:device[.function]
-    if (std::sscanf(text, "%x:%x:%x.%x", &domain, &bus, &slot, &function) < 3) return cudaErrorInvalidValue;
+    PciAddress wanted;
+    // domain:bus:device[.function]
+    if (std::sscanf(text, "%x:%x:%x.%x", &wanted.domain, &wanted.bus, &wanted.device, &wanted.function) < 3)
+      return cudaErrorInvalidValue;
     for (const auto& device : devices()) {
-      const bool isThis = domain == static_cast<unsigned>(kPciDomain + device->slot / 256) &&
-                          bus == static_cast<unsigned>(device->slot % 256) && slot == 0 && function == 0;
-      if (!isThis) continue;
+      if (pciAddress(*device) != wanted) continue;
       *number = device->index;
       return cudaSuccess;
     }
@@ -452,13 +450,19 @@ cudaError_t cudaDeviceDisablePeerAccess(int peerDevice) {
 cudaError_t cudaDeviceGetP2PAttribute(int* value, cudaDeviceP2PAttr attr, int srcDevice, int dstDevice) {
   return apiCall([&] {
     if (!value || srcDevice == dstDevice) return cudaErrorInvalidValue;
-    if (!findDevice(srcDevice) || !findDevice(dstDevice)) return cudaErrorInvalidDevice;
+    const Device* source = findDevice(srcDevice);
+    const Device* destination = findDevice(dstDevice);
+    if (!source || !destination) return cudaErrorInvalidDevice;
     switch (attr) {
       case cudaDevP2PAttrAccessSupported:
-      case cudaDevP2PAttrNativeAtomicSupported:
-        *value = 1;
+        *value = reaches(*source, *destination);
         break;
-      case cudaDevP2PAttrPerformanceRank:
+      case cudaDevP2PAttrNativeAtomicSupported:
+        *value = areClose(*source, *destination);
+        break;
+      case cudaDevP2PAttrPerformanceRank:  // 0 is the best
+        *value = areClose(*source, *destination) ? 0 : 1;
+        break;
       case cudaDevP2PAttrCudaArrayAccessSupported:
       case cudaDevP2PAttrOnlyPartialNativeAtomicSupported:
         *value = 0;

@@ -238,3 +238,105 @@ TEST_F(Table, OccupationsExcludeEachOtherAcrossThreads) {
   for (std::thread& thread : all) thread.join();
   EXPECT_EQ(total, 2000);
 }
+
+TEST_F(Table, DescribesDevicesAsTheApiDoes) {
+  tuttiDeviceFacts facts;
+  ASSERT_EQ(table().deviceFacts(3, &facts), 0);
+  cudaDeviceProp properties;
+  ASSERT_CUDA(cudaGetDeviceProperties(&properties, 3));
+  EXPECT_STREQ(facts.name, properties.name);
+  EXPECT_EQ(facts.major, properties.major);
+  EXPECT_EQ(facts.minor, properties.minor);
+  EXPECT_EQ(facts.multiprocessors, properties.multiProcessorCount);
+  char busId[32];
+  ASSERT_CUDA(cudaDeviceGetPCIBusId(busId, sizeof busId, 3));
+  EXPECT_STREQ(facts.busId, busId);
+  EXPECT_EQ(table().deviceFacts(8, &facts), ENODEV);
+  int reaches = -1;
+  ASSERT_EQ(table().deviceReaches(0, 7, &reaches), 0);
+  EXPECT_EQ(reaches, 1);
+  ASSERT_EQ(table().deviceReaches(2, 2, &reaches), 0);
+  EXPECT_EQ(reaches, 0);
+  EXPECT_EQ(table().deviceReaches(0, 8, &reaches), ENODEV);
+}
+
+TEST_F(Table, PinnedMemoryIsTheHosts) {
+  void* pinned = nullptr;
+  ASSERT_EQ(table().pinnedAllocate(2, 5000, &pinned), 0);
+  EXPECT_TRUE(isFilled(pinned, 5000, 0));
+  cudaPointerAttributes attributes;
+  ASSERT_CUDA(cudaPointerGetAttributes(&attributes, pinned));
+  EXPECT_EQ(attributes.type, cudaMemoryTypeHost);
+  EXPECT_EQ(attributes.devicePointer, pinned);
+  EXPECT_EQ(table().memoryFree(pinned), EINVAL) << "it is no device memory";
+  EXPECT_EQ(table().pinnedFree(pinned), 0);
+  EXPECT_EQ(table().pinnedFree(pinned), EINVAL);
+  EXPECT_EQ(table().pinnedFree(nullptr), 0);
+  EXPECT_EQ(table().pinnedAllocate(99, 1, &pinned), ENODEV);
+  EXPECT_EQ(table().pinnedAllocate(0, size_t{1} << 60, &pinned), ENOMEM);
+}
+
+TEST_F(Table, TellsWhatAPointerIs) {
+  const auto kindOf = [](const void* pointer, int* device) {
+    tuttiPointerFacts facts;
+    EXPECT_EQ(table().pointerFacts(pointer, &facts), 0);
+    *device = facts.device;
+    return facts.kind;
+  };
+  int device = 0;
+  char* memory = nullptr;
+  ASSERT_CUDA(cudaSetDevice(4));
+  ASSERT_CUDA(cudaMalloc(&memory, 100));
+  ASSERT_CUDA(cudaSetDevice(0));
+  EXPECT_EQ(kindOf(memory + 99, &device), tuttiPointerDevice);
+  EXPECT_EQ(device, 4);
+  ASSERT_CUDA(cudaFree(memory));
+  ASSERT_CUDA(cudaMallocHost(&memory, 100));
+  EXPECT_EQ(kindOf(memory, &device), tuttiPointerHost);
+  ASSERT_CUDA(cudaFreeHost(memory));
+  ASSERT_CUDA(cudaMallocManaged(&memory, 100, cudaMemAttachGlobal));
+  EXPECT_EQ(kindOf(memory, &device), tuttiPointerManaged);
+  ASSERT_CUDA(cudaFree(memory));
+  EXPECT_EQ(kindOf(&device, &device), tuttiPointerUnknown);
+  EXPECT_EQ(device, -1);
+  EXPECT_EQ(kindOf(nullptr, &device), tuttiPointerUnknown);
+}
+
+TEST_F(Table, EventsOrderStreamsOfTwoDevices) {
+  void* event = nullptr;
+  ASSERT_EQ(table().eventCreate(0, &event), 0);
+  EXPECT_EQ(table().eventQuery(event), 0) << "nothing was recorded";
+  Gate gate;
+  block(stream, gate);
+  ASSERT_EQ(table().eventRecord(0, stream, event), 0);
+  EXPECT_EQ(table().eventQuery(event), EBUSY);
+  EXPECT_EQ(table().eventRecord(1, nullptr, event), EINVAL) << "another device's stream";
+  ASSERT_EQ(table().eventWait(1, nullptr, event), 0);
+  ASSERT_EQ(table().setCurrentDevice(1), 0);
+  EXPECT_EQ(table().streamQuery(nullptr), EBUSY);
+  gate.open();
+  ASSERT_EQ(table().streamSynchronize(nullptr), 0);
+  ASSERT_EQ(table().setCurrentDevice(0), 0);
+  EXPECT_EQ(table().eventQuery(event), 0);
+  EXPECT_EQ(table().eventDestroy(event), 0);
+  EXPECT_EQ(table().eventDestroy(event), EINVAL);
+  EXPECT_EQ(table().eventQuery(event), EINVAL);
+  EXPECT_EQ(table().eventCreate(99, &event), ENODEV);
+}
+
+TEST_F(Table, AskingForAnEventDisturbsNoCapture) {
+  void* event = nullptr;
+  ASSERT_EQ(table().eventCreate(0, &event), 0);
+  ASSERT_CUDA(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
+  EXPECT_EQ(table().eventQuery(event), 0);
+  cudaGraph_t graph;
+  ASSERT_CUDA(cudaStreamEndCapture(stream, &graph));
+  ASSERT_CUDA(cudaGraphDestroy(graph));
+  ASSERT_CUDA(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
+  ASSERT_EQ(table().eventRecord(0, stream, event), 0);
+  EXPECT_EQ(table().eventQuery(event), EPERM);
+  ASSERT_CUDA(cudaStreamEndCapture(stream, &graph));
+  ASSERT_CUDA(cudaGraphDestroy(graph));
+  ASSERT_EQ(table().eventDestroy(event), 0);
+  EXPECT_EQ(cudaGetLastError(), cudaSuccess) << "the program's last error is its own";
+}

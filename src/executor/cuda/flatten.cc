@@ -259,7 +259,7 @@ class Flattener {
       if (out->hasSource == 0) return internalError("nothing to sum over team {}", step.team);
       if (out->receives != 0 && !step.messageFirst)
         return internalError("a message comes before the members of a team");
-      TUTTI_ASSIGN(const auto* members, team(step.team));
+      TUTTI_ASSIGN(const auto* members, memoryTeam(step.team));
       out->sourceTeam = addRanks(*members, &out->sourceTeamCount);
       out->source.ofPeer = 1;
     } else if (step.kind == StepKind::reduceTeam) {
@@ -267,11 +267,20 @@ class Flattener {
     }
     if (step.dstTeam >= 0) {
       if (out->hasDestination == 0) return internalError("nothing to store for team {}", step.dstTeam);
-      TUTTI_ASSIGN(const auto* members, team(step.dstTeam));
+      TUTTI_ASSIGN(const auto* members, memoryTeam(step.dstTeam));
       out->destinationTeam = addRanks(*members, &out->destinationTeamCount);
       out->destination.ofPeer = 1;
     }
     return Status::ok();
+  }
+
+  /// A team whose memory a step uses: the kernel keeps an address for each member.
+  Result<const std::vector<int32_t>*> memoryTeam(int number) const {
+    TUTTI_ASSIGN(const auto* members, team(number));
+    if (members->size() > device::kMostMembers)
+      return internalError("team {} has {} ranks, kernels know {} at most", number, members->size(),
+                           device::kMostMembers);
+    return members;
   }
 
   uint32_t addRanks(const std::vector<int32_t>& members, uint32_t* count) {
@@ -296,6 +305,10 @@ class Flattener {
       out->flagVaries = peer.stride != 0 ? 1 : 0;
       for (int32_t i = 0; i < (out->flagVaries != 0 ? iterations : 1); ++i) peers.push_back(peer.at(i));
     }
+    // Threads look after one of a team each.
+    if (std::ranges::any_of(peers, [&](int32_t peer) { return std::ranges::count(peers, peer) > 1; }) &&
+        out->flagVaries == 0)
+      return internalError("team {} has a rank twice", step.team);
     for (const int32_t peer : peers) {
       TUTTI_TRY(checkRank(peer).withContext("peer"));
       // Its counters are advanced without atomic operations.

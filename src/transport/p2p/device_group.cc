@@ -246,6 +246,7 @@ Result<std::shared_ptr<DeviceGroup>> DeviceGroup::build(Driver& driver, const st
   std::shared_ptr<DeviceGroup> group(new DeviceGroup);
   group->driver_ = &driver;
   group->options_ = options;
+  group->options_.mayReach = nullptr;  // answers for the rank that makes the group, which may go before it
   group->state_ = std::make_unique<State>();
   group->state_->latest.resize(devices.size());
   TUTTI_ASSIGN(group->stagedWhy_, obstacle(driver, devices, options));

@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <functional>
-#include <map>
+#include <numeric>
 #include <random>
 #include <string>
 #include <vector>
@@ -391,6 +391,19 @@ TEST(FlattenRefuses, TeamsThatAreMissingEmptyOrForeign) {
         firstOf(s, StepKind::wait).team = static_cast<int16_t>(s.teams.size() - 1);
       },
       {"lane 0: step", "wait: ", "is empty"}, "oneshot");
+  expectRefused(
+      [](Schedule& s) {
+        s.teams.push_back({2, 0, 2});
+        firstOf(s, StepKind::signal).team = static_cast<int16_t>(s.teams.size() - 1);
+      },
+      {"signal: team 1 has a rank twice"}, "oneshot");
+  expectRefused(
+      [](Schedule& s) {
+        s.ranks = static_cast<int32_t>(device::kMostMembers) + 1;
+        s.teams[0].resize(device::kMostMembers + 1);
+        std::iota(s.teams[0].begin(), s.teams[0].end(), 0);
+      },
+      {"reduceTeam: team 0 has 257 ranks, kernels know 256 at most"}, "direct");
   expectRefused([](Schedule& s) { s.teams[0].push_back(4); }, {"schedule oneshot: team 0: rank 4 of 4"},
                 "oneshot");
   expectRefused([](Schedule& s) { firstOf(s, StepKind::reduceTeam).dstTeam = 7; }, {"team 7 of"}, "oneshot");

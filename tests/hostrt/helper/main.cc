@@ -49,6 +49,36 @@ int devices() {
   return 0;
 }
 
+/// A line a device: address, capability, ways to the others (native atomics: n, no: p, no access: -), name.
+int describeDevices() {
+  int count = 0;
+  CHECK(cudaGetDeviceCount(&count));
+  for (int device = 0; device < count; ++device) {
+    char id[32];
+    cudaDeviceProp properties;
+    int found = -1;
+    CHECK(cudaDeviceGetPCIBusId(id, sizeof id, device));
+    CHECK(cudaDeviceGetByPCIBusId(&found, id));
+    CHECK(cudaGetDeviceProperties(&properties, device));
+    if (found != device) return 3;
+    char address[32];
+    std::snprintf(address, sizeof address, "%04x:%02x:%02x.0", static_cast<unsigned>(properties.pciDomainID),
+                  static_cast<unsigned>(properties.pciBusID), static_cast<unsigned>(properties.pciDeviceID));
+    if (std::strcmp(address, id) != 0) return 4;
+    std::string ways;
+    for (int peer = 0; peer < count; ++peer) {
+      int can = 0;
+      int atomics = 0;
+      CHECK(cudaDeviceCanAccessPeer(&can, device, peer));
+      if (device != peer)
+        CHECK(cudaDeviceGetP2PAttribute(&atomics, cudaDevP2PAttrNativeAtomicSupported, device, peer));
+      ways += !can ? '-' : atomics ? 'n' : 'p';
+    }
+    std::printf("%s %d.%d %s %s\n", id, properties.major, properties.minor, ways.c_str(), properties.name);
+  }
+  return 0;
+}
+
 cudaIpcMemHandle_t fromHex(const char* text) {
   cudaIpcMemHandle_t handle{};
   for (size_t i = 0; i < sizeof handle; ++i) {
@@ -194,6 +224,7 @@ int missingFunction() {
 int main(int argc, char** argv) {
   const std::string command = argc > 1 ? argv[1] : "";
   if (command == "devices") return devices();
+  if (command == "describe-devices") return describeDevices();
   if (command == "ipc-open" && argc == 5)
     return ipcOpen(argv[2], std::strtoul(argv[3], nullptr, 10), std::atoi(argv[4]));
   if (command == "exit-busy") return exitBusy();

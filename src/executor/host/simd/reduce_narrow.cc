@@ -2,7 +2,7 @@
 #include <cstring>
 #include <limits>
 
-#include "executor/host/simd/fp8.h"
+#include "base/float8.h"
 #include "executor/host/simd/kernel_table.h"
 #include "executor/host/simd/targets.h"
 

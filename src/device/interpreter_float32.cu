@@ -1,0 +1,3 @@
+#include "device/interpreter.cuh"
+
+TUTTI_INTERPRETER(Float32)

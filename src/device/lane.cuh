@@ -1,0 +1,70 @@
+// What a block knows of the lane that it runs: registers that all threads hold alike, and shared memory.
+#pragma once
+
+#include "base/segment_shape.h"
+#include "device/memory_order.cuh"
+
+namespace tutti::device::TUTTI_KERNELS {
+
+/// Pieces that are planned at once: a lane of a warp plans each.
+constexpr uint32_t kPlanned = kWarp;
+
+/// Where the lane stands.
+struct Cursor {
+  uint64_t slice = 0;
+  int32_t iteration = 0;
+  uint32_t step = 0;  // Step::number
+};
+
+struct LaneView {
+  const Comm* comm;
+  const Call* call;
+  const Program* program;
+  uint32_t callNumber;
+  uint32_t channel;
+  uint32_t lane;
+  Cursor cursor;
+
+  TUTTI_DEVICE std::byte* segment(uint32_t rank) const { return comm->segments[rank]; }
+  TUTTI_DEVICE std::byte* ownSegment() const { return segment(static_cast<uint32_t>(comm->rank)); }
+};
+
+/// A connection of the lane, while the lane runs.
+struct LinkState {
+  std::byte* data;  // slots, or lines of the kernel's protocol
+  MessageTail* tail;
+  uint64_t* head;
+  uint64_t* counter;  // where `count` is kept between launches
+  uint64_t count;     // messages sent or received
+  uint64_t known;     // messages that the other end was last seen to have received or sent
+  int32_t peer;
+};
+static_assert(sizeof(LinkState) == kLinkStateBytes);
+
+/// A piece of a step: offsets from the operands' bases.
+struct PiecePlan {
+  uint64_t sourceOffset;
+  uint64_t destinationOffset;
+  uint64_t bytes;
+};
+
+/// Shared memory of a block. Written before the barrier that begins a step's movement, read until the one
+/// that ends it.
+struct Shared {
+  const std::byte* sources[kMostMembers];  // bases of what the step reads: one, or a team's
+  std::byte* destinations[kMostMembers];
+  PiecePlan pieces[kPlanned];
+  uint64_t bytesByLane[kWarp];  // of all pieces that the planner's lane plans
+  const std::byte* incoming;    // place of the message in the slots or lines
+  std::byte* outgoing;
+  uint64_t incomingBytes;   // that arrived (Simple)
+  uint64_t incomingNumber;  // of the message, from 1: the flag of its lines
+  uint64_t outgoingNumber;
+  uint64_t shareFirst;  // of blocks of equal length: a BlockShape
+  uint64_t shareCount;
+  uint64_t partElements;
+  uint64_t sharedSlices;  // ChannelState's, when the lane began
+  uint32_t reporter;      // the thread that reports a long wait, + 1
+};
+
+}  // namespace tutti::device::TUTTI_KERNELS

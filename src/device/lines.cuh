@@ -1,0 +1,278 @@
+// Messages in lines that carry their own flags (LL, LL128): who finds the flag in a line has its data.
+#pragma once
+
+#include "device/line_order.cuh"
+#include "device/plan.cuh"
+#include "device/reduce.cuh"
+#include "device/waits.cuh"
+
+namespace tutti::device::TUTTI_KERNELS {
+
+/// The messages of a step, as lines; pieces follow each other, each from the beginning of a line. movePiece()
+/// is called by all threads and gives false when the communicator is aborted.
+template <Protocol kProtocol>
+class Lines {
+ public:
+  TUTTI_DEVICE Lines(const LaneView&, Shared&, const Step&, int32_t) {}
+  template <class Number>
+  TUTTI_DEVICE bool movePiece(const Operands&, const Operator<Number>&, uint64_t) {
+    return true;
+  }
+  template <class Number>
+  TUTTI_DEVICE bool moveNothing(const Operands&, const Operator<Number>&) {
+    return true;
+  }
+};
+
+/// 8 bytes of memory, fewer at the end of a piece (`left` may be none, or negative).
+TUTTI_DEVICE Chunk<8> loadPart(const std::byte* p, int64_t left, bool aligned) {
+  if (aligned && left >= 8) return loadPlain<8>(p);
+  std::byte bytes[8];
+#pragma unroll
+  for (int i = 0; i < 8; ++i) bytes[i] = i < left ? p[i] : std::byte{0};
+  Chunk<8> chunk;
+  std::memcpy(&chunk, bytes, 8);
+  return chunk;
+}
+TUTTI_DEVICE void storePart(std::byte* p, const Chunk<8>& chunk, int64_t left, bool aligned) {
+  if (aligned && left >= 8) return storePlain<8>(p, chunk);
+  std::byte bytes[8];
+  std::memcpy(bytes, &chunk, 8);
+#pragma unroll
+  for (int i = 0; i < 8; ++i) {
+    if (i < left) p[i] = bytes[i];
+  }
+}
+
+/// Whether all operands in memory lie on multiples of 8.
+TUTTI_DEVICE bool alignedTo8(const Operands& o, bool receives) {
+  uintptr_t bits = 0;
+  for (uint32_t k = 0; k < o.sourceCount; ++k) {
+    if (!receives || k != o.extraAt) bits |= reinterpret_cast<uintptr_t>(o.source(k));
+  }
+  for (uint32_t k = 0; k < o.destinationCount; ++k) bits |= reinterpret_cast<uintptr_t>(o.destination(k));
+  return bits % 8 == 0;
+}
+
+/// Folds what `get(k, chunks)` brings. A message that comes first is waited for while the memory's loads are
+/// under way: nothing that another rank wrote before a message of lines is read here without a flag of its
+/// own.
+template <class Number, int kChunks, class Get>
+TUTTI_DEVICE bool foldAll(const Operands& o, const Operator<Number>& op, bool receives,
+                          Chunk<8> (&chunks)[kChunks], Get&& get) {
+  if (op.copies) return get(0, chunks);
+  Accumulator<Number, 8> sums[kChunks];
+  Chunk<8> next[kChunks] = {};
+  const bool early = receives && o.extraAt == 0 && o.sourceCount > 1;
+  if (early && !get(1, next)) return false;
+  if (!get(0, chunks)) return false;
+  if (o.sourceCount > 1 && !early && !get(1, next)) return false;
+  start(op, sums, chunks);
+  for (uint32_t k = 1; k < o.sourceCount; ++k) {
+#pragma unroll
+    for (int c = 0; c < kChunks; ++c) chunks[c] = next[c];
+    if (k + 1 < o.sourceCount && !get(k + 1, next)) return false;
+    fold(op, sums, chunks);
+  }
+  finish(op, sums, chunks);
+  return true;
+}
+
+template <>
+class Lines<Protocol::ll> {
+ public:
+  TUTTI_DEVICE Lines(const LaneView& view, Shared& shared, const Step& step, int32_t peer)
+      : view_(view), shared_(shared), peer_(peer), ordered_(view.program->laneCount > 1) {
+    if (step.receives) in_ = reinterpret_cast<const LineLL*>(shared.incoming);
+    if (step.sends) out_ = reinterpret_cast<LineLL*>(shared.outgoing);
+  }
+
+  template <class Number>
+  TUTTI_DEVICE bool movePiece(const Operands& o, const Operator<Number>& op, uint64_t bytes) {
+    return moveLines(o, op, bytes, linesOfPieceLL(bytes));
+  }
+  template <class Number>
+  TUTTI_DEVICE bool moveNothing(const Operands& o, const Operator<Number>& op) {
+    return moveLines(o, op, 0, 1);
+  }
+
+ private:
+  static constexpr int kUnroll = 2;
+
+  template <class Number>
+  TUTTI_DEVICE bool moveLines(const Operands& o, const Operator<Number>& op, uint64_t bytes, uint64_t lines) {
+    const bool aligned = alignedTo8(o, in_ != nullptr);
+    for (uint64_t first = threadIdx.x; first < lines; first += static_cast<uint64_t>(blockDim.x) * kUnroll) {
+      uint64_t line[kUnroll];
+      int64_t left[kUnroll];
+#pragma unroll
+      for (int u = 0; u < kUnroll; ++u) {
+        line[u] = first + static_cast<uint64_t>(u) * blockDim.x;
+        left[u] = static_cast<int64_t>(bytes) - static_cast<int64_t>(line[u] * kDataLL);
+      }
+      Chunk<8> chunks[kUnroll];
+      const auto get = [&](uint32_t k, Chunk<8>(&to)[kUnroll]) {
+        if (in_ != nullptr && k == o.extraAt) return receive(line, lines, to);
+        const std::byte* from = o.source(k);
+#pragma unroll
+        for (int u = 0; u < kUnroll; ++u) to[u] = loadPart(from + line[u] * kDataLL, left[u], aligned);
+        return true;
+      };
+      if (!foldAll(o, op, in_ != nullptr, chunks, get)) return false;
+      for (uint32_t k = 0; k < o.destinationCount; ++k) {
+        std::byte* to = o.destination(k);
+#pragma unroll
+        for (int u = 0; u < kUnroll; ++u) storePart(to + line[u] * kDataLL, chunks[u], left[u], aligned);
+      }
+      if (out_ == nullptr) continue;
+#pragma unroll
+      for (int u = 0; u < kUnroll; ++u) {
+        if (line[u] < lines) {
+          storeLine(out_ + line[u], chunks[u], static_cast<uint32_t>(shared_.outgoingNumber), ordered_);
+        }
+      }
+    }
+    if (in_ != nullptr) in_ += lines;
+    if (out_ != nullptr) out_ += lines;
+    return true;
+  }
+
+  TUTTI_DEVICE bool receive(const uint64_t (&line)[kUnroll], uint64_t lines, Chunk<8> (&to)[kUnroll]) {
+    const auto flag = static_cast<uint32_t>(shared_.incomingNumber);
+    Spin spin(view_, shared_, WaitFor::data, peer_);
+    for (;;) {
+      bool all = true;
+#pragma unroll
+      for (int u = 0; u < kUnroll; ++u) {
+        if (line[u] < lines) all = loadLine(in_ + line[u], flag, &to[u], ordered_) && all;
+      }
+      if (all) break;
+      if (!spin.again()) return false;
+    }
+    spin.end();
+    return true;
+  }
+
+  const LaneView& view_;
+  Shared& shared_;
+  int32_t peer_;
+  bool ordered_;
+  const LineLL* in_ = nullptr;
+  LineLL* out_ = nullptr;
+};
+
+/// Eight threads a line: 16 bytes each, of which the last 8 of the last thread are the flag. Warps go through
+/// the lines together.
+template <>
+class Lines<Protocol::ll128> {
+ public:
+  TUTTI_DEVICE Lines(const LaneView& view, Shared& shared, const Step& step, int32_t peer)
+      : view_(view), shared_(shared), peer_(peer) {
+    if (step.receives) in_ = reinterpret_cast<const LineLL128*>(shared.incoming);
+    if (step.sends) out_ = reinterpret_cast<LineLL128*>(shared.outgoing);
+  }
+
+  template <class Number>
+  TUTTI_DEVICE bool movePiece(const Operands& o, const Operator<Number>& op, uint64_t bytes) {
+    return moveLines(o, op, bytes, linesOfPieceLL128(bytes));
+  }
+  template <class Number>
+  TUTTI_DEVICE bool moveNothing(const Operands& o, const Operator<Number>& op) {
+    return moveLines(o, op, 0, 1);
+  }
+
+ private:
+  static constexpr int kUnroll = 2;  // lines a thread has under way
+  static constexpr int kChunks = 2 * kUnroll;
+  static constexpr uint32_t kThreads = 8;  // of a line
+  static constexpr uint32_t kLinesOfWarp = kWarp / kThreads;
+
+  TUTTI_DEVICE static uint32_t part() { return threadIdx.x % kThreads; }
+  TUTTI_DEVICE static bool holdsFlag() { return part() == kThreads - 1; }
+
+  template <class Number>
+  TUTTI_DEVICE bool moveLines(const Operands& o, const Operator<Number>& op, uint64_t bytes, uint64_t lines) {
+    const bool aligned = alignedTo8(o, in_ != nullptr);
+    const uint64_t stride = static_cast<uint64_t>(blockDim.x / kWarp) * kLinesOfWarp;
+    for (uint64_t first = static_cast<uint64_t>(threadIdx.x / kWarp) * kLinesOfWarp; first < lines;
+         first += stride * kUnroll) {
+      uint64_t line[kUnroll];
+      uint64_t offsets[kChunks];
+      int64_t left[kChunks];
+#pragma unroll
+      for (int u = 0; u < kUnroll; ++u) line[u] = first + static_cast<uint64_t>(u) * stride + laneGroup();
+#pragma unroll
+      for (int c = 0; c < kChunks; ++c) {
+        const uint32_t inLine = part() * 16 + static_cast<uint32_t>(c % 2) * 8;
+        offsets[c] = line[c / 2] * kDataLL128 + inLine;
+        left[c] = inLine == kDataLL128 ? 0 : static_cast<int64_t>(bytes) - static_cast<int64_t>(offsets[c]);
+      }
+      Chunk<8> chunks[kChunks];
+      const auto get = [&](uint32_t k, Chunk<8>(&to)[kChunks]) {
+        if (in_ != nullptr && k == o.extraAt) return receive(line, lines, to);
+        const std::byte* from = o.source(k);
+#pragma unroll
+        for (int c = 0; c < kChunks; ++c) to[c] = loadPart(from + offsets[c], left[c], aligned);
+        return true;
+      };
+      if (!foldAll(o, op, in_ != nullptr, chunks, get)) return false;
+      for (uint32_t k = 0; k < o.destinationCount; ++k) {
+        std::byte* to = o.destination(k);
+#pragma unroll
+        for (int c = 0; c < kChunks; ++c) storePart(to + offsets[c], chunks[c], left[c], aligned);
+      }
+      if (out_ != nullptr) send(line, lines, chunks);
+    }
+    if (in_ != nullptr) in_ += lines;
+    if (out_ != nullptr) out_ += lines;
+    return true;
+  }
+
+  TUTTI_DEVICE static uint64_t laneGroup() { return threadIdx.x % kWarp / kThreads; }
+
+  /// By whole warps.
+  TUTTI_DEVICE bool receive(const uint64_t (&line)[kUnroll], uint64_t lines, Chunk<8> (&to)[kChunks]) {
+    Spin spin(view_, shared_, WaitFor::data, peer_);
+    for (;;) {
+      bool all = true;
+#pragma unroll
+      for (int u = 0; u < kUnroll; ++u) {
+        if (line[u] < lines) {
+          all =
+              loadLinePart(in_ + line[u], part(), shared_.incomingNumber, &to[2 * u], &to[2 * u + 1]) && all;
+        }
+      }
+      if (__all_sync(kAllLanes, all)) break;
+      if (!__all_sync(kAllLanes, spin.again())) return false;
+    }
+    spin.end();
+    afterFlags();
+#pragma unroll
+    for (int u = 0; u < kUnroll; ++u) {
+      if (line[u] < lines) loadLineData(in_ + line[u], part(), &to[2 * u], &to[2 * u + 1]);
+    }
+    return true;
+  }
+
+  TUTTI_DEVICE void send(const uint64_t (&line)[kUnroll], uint64_t lines, const Chunk<8> (&chunks)[kChunks]) {
+    __syncwarp();  // the eight stores of a line leave together
+#pragma unroll
+    for (int u = 0; u < kUnroll; ++u) {
+      if (line[u] < lines)
+        storeLinePart(out_ + line[u], part(), shared_.outgoingNumber, chunks[2 * u], chunks[2 * u + 1]);
+    }
+    beforeFlags();
+#pragma unroll
+    for (int u = 0; u < kUnroll; ++u) {
+      if (line[u] < lines) storeLineFlag(out_ + line[u], part(), shared_.outgoingNumber);
+    }
+  }
+
+  const LaneView& view_;
+  Shared& shared_;
+  int32_t peer_;
+  const LineLL128* in_ = nullptr;
+  LineLL128* out_ = nullptr;
+};
+
+}  // namespace tutti::device::TUTTI_KERNELS

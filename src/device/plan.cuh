@@ -1,0 +1,198 @@
+// Where the data of a step lie. One warp plans the pieces, a thread each; teams' addresses are looked up by
+// all threads.
+#pragma once
+
+#include "device/lane.cuh"
+
+namespace tutti::device::TUTTI_KERNELS {
+
+/// Affine::at without a 64-bit division where 32 bits do.
+TUTTI_DEVICE int32_t valueAt(const Affine& affine, int32_t i) {
+  if (affine.stride == 0 && affine.modulus <= 0) return affine.base;
+  const int64_t value = affine.base + static_cast<int64_t>(affine.stride) * i;
+  if (affine.modulus <= 0) return static_cast<int32_t>(value);
+  if (value != static_cast<int32_t>(value)) return affine.at(i);
+  const int32_t wrapped = static_cast<int32_t>(value) % affine.modulus;
+  return wrapped < 0 ? wrapped + affine.modulus : wrapped;
+}
+
+TUTTI_DEVICE int32_t segmentAt(const Segments& segments, int32_t iteration, int32_t piece) {
+  const int32_t offset = segments.run == 1 ? piece * segments.stride
+                                           : piece / segments.run * segments.stride + piece % segments.run;
+  int32_t segment = valueAt(segments.first, iteration) + offset;
+  // No location has a segment twice, so neighbours wrap once at most.
+  if (segment >= segments.segments) segment -= segments.segments;
+  if (segment < 0 || segment >= segments.segments) {
+    segment %= segments.segments;
+    if (segment < 0) segment += segments.segments;
+  }
+  return segment;
+}
+
+/// The cut of blocks of equal length, once a call, by one thread.
+template <uint32_t kElementBytes>
+TUTTI_DEVICE void planCall(const LaneView& view, Shared& shared) {
+  const BlockShape shape = blockShape(view.call->count, view.channel, view.call->channels,
+                                      static_cast<uint32_t>(view.program->parts), kElementBytes);
+  shared.shareFirst = shape.shareFirst;
+  shared.shareCount = shape.shareCount;
+  shared.partElements = shape.partElements;
+  shared.reporter = 0;
+  const auto* state =
+      reinterpret_cast<const ChannelState*>(view.ownSegment() + view.comm->layout.channelState(view.channel));
+  shared.sharedSlices = view.program->sharedScratch ? state->sharedSlices : 0;
+}
+
+struct DataPosition {
+  uint64_t firstBytes;  // of the piece in its block
+  uint64_t bytes;
+  uint32_t block;
+};
+
+/// Of a segment of a user's buffer, in the running slice.
+template <uint32_t kElementBytes>
+TUTTI_DEVICE DataPosition positionOf(const LaneView& view, const Shared& shared, int32_t segment) {
+  const Call& call = *view.call;
+  uint32_t block = static_cast<uint32_t>(segment);
+  uint32_t part = 0;
+  const auto parts = static_cast<uint32_t>(view.program->parts);
+  if (parts != 1) {
+    part = block % parts;
+    block /= parts;
+  }
+  BlockShape shape;
+  if (call.blockCounts != nullptr) {
+    shape = blockShape(call.blockCounts[block], view.channel, call.channels, parts, kElementBytes);
+  } else {
+    shape = {shared.shareFirst, shared.shareCount, shared.partElements};
+  }
+  const PieceShape piece = pieceShape(shape, part, view.cursor.slice, call.sliceElements);
+  return {piece.first * kElementBytes, piece.count * kElementBytes, block};
+}
+
+/// Of piece `piece` of a location, from the base of its buffer.
+template <uint32_t kElementBytes>
+TUTTI_DEVICE uint64_t offsetOf(const LaneView& view, const Shared& shared, const Location& location,
+                               int32_t piece) {
+  const Call& call = *view.call;
+  const int32_t segment = segmentAt(location.segments, view.cursor.iteration, piece);
+  if (location.buffer == BufferKind::scratch) {
+    return static_cast<uint64_t>(segment) * call.sliceElements * kElementBytes;
+  }
+  const DataPosition at = positionOf<kElementBytes>(view, shared, segment);
+  const bool holdsAll =
+      location.buffer == BufferKind::input ? view.program->inputHoldsAll : view.program->outputHoldsAll;
+  uint64_t blockFirst = 0;
+  if (holdsAll)
+    blockFirst = call.blockOffsets != nullptr ? call.blockOffsets[at.block] : at.block * call.count;
+  return blockFirst * kElementBytes + at.firstBytes;
+}
+
+/// Start of rank `rank`'s memory that the location's segments are counted from.
+TUTTI_DEVICE std::byte* baseOf(const LaneView& view, const Shared& shared, const Location& location,
+                               int32_t rank) {
+  const Comm& comm = *view.comm;
+  if (location.buffer == BufferKind::scratch) {
+    const bool isShared = view.program->sharedScratch != 0;
+    const uint64_t half = ((isShared ? shared.sharedSlices : 0) + view.cursor.slice) & 1;
+    return view.segment(static_cast<uint32_t>(rank)) +
+           (isShared ? comm.layout.sharedScratch(view.channel) : comm.layout.privateScratch(view.channel)) +
+           half * comm.layout.scratchHalfBytes;
+  }
+  const bool isInput = location.buffer == BufferKind::input;
+  if (rank == comm.rank) return isInput ? const_cast<std::byte*>(view.call->input) : view.call->output;
+  // Relaxed: the peer wrote it before the signal that this lane waited for.
+  const auto* board = reinterpret_cast<const Board*>(
+      view.ownSegment() + comm.layout.board(view.channel, static_cast<uint32_t>(rank)));
+  return reinterpret_cast<std::byte*>(loadRelaxed(isInput ? &board->input : &board->output));
+}
+
+/// Bases of one side of a step: of the location, or of each member of a team. By all threads.
+template <class Pointer>
+TUTTI_DEVICE void planBases(const LaneView& view, const Shared& shared, const Location& location,
+                            uint32_t team, uint32_t teamCount, Pointer* bases) {
+  if (teamCount == 0) {
+    if (threadIdx.x == blockDim.x - kWarp) {
+      const int32_t rank = location.ofPeer ? valueAt(location.rank, view.cursor.iteration) : view.comm->rank;
+      bases[0] = baseOf(view, shared, location, rank);
+    }
+    return;
+  }
+  for (uint32_t i = threadIdx.x; i < teamCount; i += blockDim.x) {
+    bases[i] = baseOf(view, shared, location, view.program->rankNumbers()[team + i]);
+  }
+}
+
+/// Pieces first .. first + kPlanned of the step; with the first ones, the bytes of all. By the last warp.
+template <uint32_t kElementBytes>
+TUTTI_DEVICE void planPieces(const LaneView& view, Shared& shared, const Step& step, int32_t first) {
+  if (threadIdx.x < blockDim.x - kWarp) return;
+  const auto lane = static_cast<int32_t>(threadIdx.x % kWarp);
+  const auto bytesOf = [&](int32_t piece) {
+    return positionOf<kElementBytes>(view, shared, segmentAt(step.size, view.cursor.iteration, piece)).bytes;
+  };
+  if (first + lane < step.pieces) {
+    PiecePlan& plan = shared.pieces[lane];
+    const int32_t piece = first + lane;
+    plan.bytes = bytesOf(piece);
+    if (step.hasSource) plan.sourceOffset = offsetOf<kElementBytes>(view, shared, step.source, piece);
+    if (step.hasDestination)
+      plan.destinationOffset = offsetOf<kElementBytes>(view, shared, step.destination, piece);
+  }
+  if (first != 0 || !step.receives) return;
+  uint64_t bytes = 0;
+  for (int32_t piece = lane; piece < step.pieces; piece += kPlanned) bytes += bytesOf(piece);
+  shared.bytesByLane[lane] = bytes;
+}
+
+/// Of the whole message that a step expects.
+TUTTI_DEVICE uint64_t expectedBytes(const Shared& shared, const Step& step) {
+  uint64_t bytes = 0;
+  const int32_t lanes = step.pieces < static_cast<int32_t>(kWarp) ? step.pieces : static_cast<int32_t>(kWarp);
+  for (int32_t lane = 0; lane < lanes; ++lane) bytes += shared.bytesByLane[lane];
+  return bytes;
+}
+
+/// What a piece is made of and goes to. In the order in which sources are added:
+///   [destination 0 (reduceLocal) or the message, when it is first]  members or source  [the message, else]
+struct Operands {
+  const std::byte* const* sources;
+  std::byte* const* destinations;
+  uint64_t sourceOffset;
+  uint64_t destinationOffset;
+  uint32_t sourceCount;       // all
+  uint32_t destinationCount;  // all
+  uint32_t extraAt;           // which source is the message or the destination; none: sourceCount
+  const std::byte* extra;     // null for a message in lines
+  std::byte* slot;            // the last destination, when not null
+
+  TUTTI_DEVICE const std::byte* source(uint32_t k) const {
+    if (k == extraAt) return extra;
+    return sources[k - (extraAt == 0 ? 1 : 0)] + sourceOffset;
+  }
+  TUTTI_DEVICE std::byte* destination(uint32_t k) const {
+    if (slot != nullptr && k == destinationCount - 1) return slot;
+    return destinations[k] + destinationOffset;
+  }
+};
+
+/// Counts of a step's operands, without the places of a piece. Lines are no destination in memory.
+TUTTI_DEVICE Operands operandsOf(const Shared& shared, const Step& step, bool messagesInSlots) {
+  Operands o;
+  o.sources = shared.sources;
+  o.destinations = shared.destinations;
+  o.sourceOffset = o.destinationOffset = 0;
+  o.extra = nullptr;
+  o.slot = nullptr;
+  const bool hasExtra = step.receives || step.kind == StepKind::reduceLocal;
+  const uint32_t own = step.hasSource ? (step.sourceTeamCount != 0 ? step.sourceTeamCount : 1) : 0;
+  o.sourceCount = own + (hasExtra ? 1 : 0);
+  const bool last = step.receives && step.hasSource && !step.messageFirst;
+  o.extraAt = !hasExtra || last ? own : 0;
+  o.destinationCount =
+      (step.hasDestination ? (step.destinationTeamCount != 0 ? step.destinationTeamCount : 1) : 0) +
+      (step.sends && messagesInSlots ? 1 : 0);
+  return o;
+}
+
+}  // namespace tutti::device::TUTTI_KERNELS
