@@ -97,7 +97,7 @@ version_of || { echo "run: programs of $here do not start here:" >&2; cat "$out/
 
 pause=0.03; sleep $pause 2> /dev/null || pause=1
 child=
-end_child() { kill "-$1" -- "-$child" 2> /dev/null || kill "-$1" "$child" 2> /dev/null || true; }
+end_child() { kill "-$1" "-$child" 2> /dev/null || kill "-$1" "$child" 2> /dev/null || true; }
 
 # limited HUNDREDTHS FILE COMMAND...: its output goes to FILE; sets status: its exit status, "timeout" or "stuck".
 limited() {
@@ -144,11 +144,11 @@ check() {
   run_number=$((run_number + 1))
   folder=$out/runs/$(printf '%04d' $run_number)
   mkdir "$folder"
-  is_perf=0; took=0; limit=$allowed
+  is_perf=0; took=0; limit=$allowed; status=skipped
   case $1 in *_perf) is_perf=1 ;; esac
   left=$((step_end - $(passed)))
   if [ $in_vain -ge 3 ]; then note "$title" "$on" skipped "three runs before did not end" "$@"; return; fi
-  if [ $left -lt 200 ]; then note "$title" "$on" skipped "no time was left" "$@"; return; fi
+  if [ $left -lt 100 ]; then note "$title" "$on" skipped "no time was left" "$@"; return; fi
   [ $limit -le $left ] || limit=$left
   before=$(ticks)
   if [ $is_perf = 1 ]; then
@@ -193,7 +193,7 @@ few=${several%% [48]*}; few=${few:-$several}  # of several: the first, mostly 2
 
 baseline() {
   check gpu-baseline 0 40 gpu-baseline "$out/baseline.json" "$max_bytes" 20
-  case $status in 0) ;; *) stopped="gpu-baseline failed, so nothing else was tried: $(tail -n 1 "$folder/output.txt")" ;; esac
+  case $status in 0|skipped) ;; *) stopped="gpu-baseline failed, so nothing else was tried: $(tail -n 1 "$folder/output.txt")" ;; esac
   devices=$(grep -c '"compute_capability"' "$out/baseline.json" 2> /dev/null)
 }
 

@@ -40,7 +40,7 @@ std::vector<std::string> leftOutIn(const std::string& text) {
 }
 
 /// True when the program wrote results and all of them are right.
-bool isRight(const Json& perf) {
+bool hasRightResults(const Json& perf) {
   return perf.is_object() && perf.contains("results") && perf["out_of_bounds"].value("okay", false) &&
          perf["errors"].empty();
 }
@@ -60,7 +60,7 @@ void judge(Run& run, const Facts& facts, const std::string& text) {
   } else if (status != "0") {
     run.verdict = Verdict::wrong;
     run.why = "status " + status + ": " + reasonIn(text);
-  } else if (facts.text("perf") == "1" && !isRight(run.perf)) {
+  } else if (facts.text("perf") == "1" && !hasRightResults(run.perf)) {
     run.verdict = Verdict::wrong;
     run.why = "status 0, but no right results were written";
   } else {
