@@ -7,14 +7,14 @@
 #   --ranks LIST     "1 2 4 8"
 #   --max-bytes N    largest size of the table (1073741824)
 #   --steps LIST     "baseline suite table nccl sanitizer"
-#   --quick          small sizes, and a few cases of the suite
+#   --quick          a few cases of the suite, and a table up to 64 KiB
 #   --virtual        one virtual GPU of the CPU in place of GPUs
 #   --loader WHICH   native or bundled: the machine's C library or the one of this folder (auto)
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
 usage() { sed -n '2,13s/^# \{0,1\}//p' "$0"; }
 
-out=; seconds=460; ranks="1 2 4 8"; max_bytes=1073741824; steps="baseline suite table nccl sanitizer"
+out=; seconds=460; ranks="1 2 4 8"; max_bytes=; steps="baseline suite table nccl sanitizer"
 quick=0; virtual=0; loader=auto
 while [ $# -gt 0 ]; do
   case $1 in
@@ -31,6 +31,7 @@ while [ $# -gt 0 ]; do
   esac
   shift
 done
+if [ -z "$max_bytes" ]; then max_bytes=1073741824; [ $quick = 0 ] || max_bytes=65536; fi
 [ -n "$out" ] || { usage >&2; exit 2; }
 [ ! -e "$out/runs" ] || { echo "run: $out has results already" >&2; exit 2; }
 mkdir -p "$out/runs" || exit 2
@@ -97,14 +98,14 @@ version_of || { echo "run: programs of $here do not start here:" >&2; cat "$out/
 
 pause=0.03; sleep $pause 2> /dev/null || pause=1
 child=
-end_child() { kill "-$1" "-$child" 2> /dev/null || kill "-$1" "$child" 2> /dev/null || true; }
+end_child() { [ -z "$child" ] || kill "-$1" "-$child" 2> /dev/null || kill "-$1" "$child" 2> /dev/null || true; }
 
-# limited HUNDREDTHS FILE COMMAND...: its output goes to FILE; sets status: its exit status, "timeout" or "stuck".
+# limited HUNDREDTHS FILE COMMAND...: output goes to FILE; sets status: its exit status, "timeout" or "stuck".
 limited() {
-  limit=$1; file=$2; shift 2
+  limit=$1; saved=$2; shift 2
   rm -f "$out/.status" "$out/.pid"
   (
-    "$@" > "$file" 2>&1 &
+    "$@" > "$saved" 2>&1 &
     echo $! > "$out/.pid"
     wait $!
     echo $? > "$out/.status.new"
@@ -115,10 +116,10 @@ limited() {
     sleep $pause
     child=$(cat "$out/.pid" 2> /dev/null)
     over=$(($(ticks) - began - limit))
-    [ $over -ge 0 ] && [ -n "$child" ] || continue
+    [ $over -ge 0 ] || continue
     ended=timeout
-    if [ $over -lt 200 ]; then end_child TERM; else end_child KILL; fi
     if [ $over -ge 500 ]; then ended=stuck; break; fi
+    if [ $over -lt 200 ]; then end_child TERM; else end_child KILL; fi
   done
   child=
   status=${ended:-$(cat "$out/.status")}
@@ -188,16 +189,21 @@ begin() {
 
 all="all_reduce all_gather reduce_scatter broadcast alltoall"
 others="reduce alltoallv gather scatter sendrecv hypercube"
-several=; for count in $ranks; do [ "$count" -lt 2 ] || several="$several $count"; done
-few=${several%% [48]*}; few=${few:-$several}  # of several: the first, mostly 2
+several=; first=; last=; for count in $ranks; do
+  [ "$count" -ge 2 ] || continue
+  several="$several $count"; first=${first:-$count}; last=$count
+done
+ends=$first; [ "$last" = "$first" ] || ends="$first $last"
+between=; for count in $several; do case " $ends " in *" $count "*) ;; *) between="$between $count" ;; esac; done
 
 baseline() {
   check gpu-baseline 0 40 gpu-baseline "$out/baseline.json" "$max_bytes" 20
   case $status in 0|skipped) ;; *) stopped="gpu-baseline failed, so nothing else was tried: $(tail -n 1 "$folder/output.txt")" ;; esac
   devices=$(grep -c '"compute_capability"' "$out/baseline.json" 2> /dev/null)
+  devices=${devices:-0}
 }
 
-# suite_of ARGUMENTS...: all programs with all numbers of ranks.
+# suite_of TITLE COLLECTIVES RANKS ARGUMENTS...: each with each number of ranks.
 suite_of() {
   name=$1; names=$2; counts=$3; shift 3
   for count in $counts; do
@@ -205,72 +211,83 @@ suite_of() {
   done
 }
 
-# The ways in which calls are made.
+# way TITLE PROGRAM ARGUMENTS...
+way() {
+  collective=$2; what=$1; shift 2
+  check "$collective: $what" "$count" 25 "${collective}_perf" -T 15 -b 8 -e "$middle" -f 64 -n 3 "$@"
+}
+
+# ways RANKS: the ways in which calls are made.
 ways() {
-  for count in $several; do
-    check "all_reduce: a thread for each rank" "$count" 25 all_reduce_perf -T 15 -t "$count" -b 8 -e "$middle" -f 64 -n 3
-    check "all_reduce: threads that make their communicators" "$count" 25 all_reduce_perf -T 15 -t "$count" -p 1 -b 8 -e "$middle" -f 64 -n 3
-    check "all_reduce: graphs" "$count" 25 all_reduce_perf -T 15 -g "$count" -G 3 -b 8 -e "$middle" -f 64 -n 3
-    check "all_gather: graphs" "$count" 25 all_gather_perf -T 15 -g "$count" -G 3 -b 8 -e "$middle" -f 64 -n 3
-    check "all_reduce: several in a group" "$count" 25 all_reduce_perf -T 15 -g "$count" -m 4 -b 8 -e "$middle" -f 64 -n 3
-    check "sendrecv: several in a group" "$count" 25 sendrecv_perf -T 15 -g "$count" -m 4 -b 8 -e "$middle" -f 64 -n 3
+  for count in $1; do
+    way "a thread for each rank" all_reduce -t "$count"
+    way "threads that make their communicators" all_reduce -t "$count" -p 1
+    way graphs all_reduce -g "$count" -G 3
+    way graphs all_gather -g "$count" -G 3
+    way "several in a group" all_reduce -g "$count" -m 4
+    way "several in a group" sendrecv -g "$count" -m 4
     # One null stream a device: calls of ranks that share it would wait for each other in it.
-    [ "$devices" -lt "$count" ] ||
-      check "all_reduce: the null stream" "$count" 25 all_reduce_perf -T 15 -t "$count" -y 1 -b 8 -e "$middle" -f 64 -n 3
-    check "all_reduce: registered buffers" "$count" 25 all_reduce_perf -T 15 -g "$count" -R 1 -b 8 -e "$middle" -f 64 -n 3
-    check "all_reduce: windows" "$count" 25 all_reduce_perf -T 15 -g "$count" -R 2 -b 8 -e "$middle" -f 64 -n 3
-    check "all_reduce: buffers that are not aligned" "$count" 25 all_reduce_perf -T 15 -g "$count" -u 1 -d int8 -b 8 -e "$middle" -f 64 -n 3
-    [ $quick = 0 ] || break
+    [ "$devices" -lt "$count" ] || way "the null stream" all_reduce -t "$count" -y 1
+    way "registered buffers" all_reduce -g "$count" -R 1
+    way windows all_reduce -g "$count" -R 2
+    way "buffers that are not aligned" all_reduce -g "$count" -u 1 -d int8
   done
-  check "abort" 2 20 gpu-abort 2
+  check abort 2 20 gpu-abort 2
 }
 
 protocols() {
   for protocol in LL LL128 Simple; do
     settings=NCCL_PROTO=$protocol
     suite_of "$protocol" "$1" "$2" -b 8 -e "$middle" -f 8 -n 2
-    suite_of "$protocol, odd sizes" "$1" "$2" -b 1 -e 40000 -i 3989 -d int8 -n 1
+    suite_of "$protocol, odd sizes" "$1" "$first" -b 1 -e 40000 -i 3989 -d int8 -n 1
   done
   settings=
 }
 
-# algorithms RANKS COLLECTIVE NAMES...: those that cannot run the case say so.
-algorithms() {
+# algorithm RANKS COLLECTIVE NAMES...: those that cannot run the case say so.
+algorithm() {
   count=$1; collective=$2; shift 2
   may_refuse=1
-  for algorithm in "$@"; do
-    check "$collective: $algorithm" "$count" 25 "${collective}_perf" -T 15 -g "$count" --algo "$algorithm" --show-algo -b 8 -e "$middle" -f 16 -n 2
+  for one in "$@"; do
+    check "$collective: $one" "$count" 25 "${collective}_perf" -T 15 -g "$count" --algo "$one" --show-algo -b 8 -e "$middle" -f 16 -n 2
   done
   may_refuse=0
 }
+algorithms() {
+  algorithm "$1" all_reduce ring tree doubling rabenseifner circulant oneshot twoshot direct
+  algorithm "$1" all_gather ring doubling circulant pat oneshot direct
+  algorithm "$1" reduce_scatter ring doubling circulant pat oneshot direct
+  algorithm "$1" broadcast ring tree binomial circulant scatter_allgather oneshot direct
+  algorithm "$1" alltoall spread pairwise bruck oneshot
+  algorithm "$1" reduce ring tree binomial circulant scatter_allgather oneshot direct
+}
 
+# What matters most comes first.
 suite() {
+  everything="-b 37 -e 66704 -i 66667 -n 1 -w 0 -o all -d all"
+  middle=4M
   if [ $quick = 1 ]; then
     middle=64K
-    suite_of "sums" "$all sendrecv" "$ranks" -b 8 -e 64K -f 64 -n 2
-    suite_of "all types and operators" all_reduce 2 -b 37 -e 37 -n 1 -w 0 -o all -d all
-    ways
-    protocols all_reduce 2
-    algorithms 2 all_reduce ring direct
+    suite_of sums "$all sendrecv" "$ranks" -b 8 -e 64K -f 64 -n 2
+    suite_of "all types and operators" all_reduce "$first" -b 37 -e 37 -n 1 -w 0 -o all -d all
+    ways "$first"
+    protocols all_reduce "$first"
+    algorithm "$first" all_reduce ring direct
     return
   fi
-  middle=4M
-  suite_of "sums" "$all $others" "$several" -b 8 -e 4M -f 8 -n 2
-  ways
-  suite_of "all types and operators" "$all $others" "$several" -b 37 -e 66704 -i 66667 -n 1 -w 0 -o all -d all
-  protocols "$all" "$several"
-  for count in $several; do
-    algorithms "$count" all_reduce ring tree doubling rabenseifner circulant oneshot twoshot direct
-    algorithms "$count" all_gather ring doubling circulant pat oneshot direct
-    algorithms "$count" reduce_scatter ring doubling circulant pat oneshot direct
-    algorithms "$count" broadcast ring tree binomial circulant scatter_allgather oneshot direct
-    algorithms "$count" alltoall spread pairwise bruck oneshot
-    algorithms "$count" reduce ring tree binomial circulant scatter_allgather oneshot direct
-  done
-  suite_of "every root, odd counts" "broadcast reduce gather scatter" "$several" -b 1 -e 299 -i 37 -n 1 -w 0 -d int8 -r all
-  suite_of "sums" "$all $others" 1 -b 8 -e 4M -f 8 -n 2
-  suite_of "all types and operators" "$all $others" 1 -b 37 -e 66704 -i 66667 -n 1 -w 0 -o all -d all
-  suite_of "large" "$all" "$several" -b 256M -e 256M -n 1 -w 0
+  # shellcheck disable=SC2086
+  {
+    suite_of sums "$all $others" "$ranks" -b 8 -e 4M -f 8 -n 2
+    ways "$ends"
+    protocols "$all" "$ends"
+    suite_of "all types and operators" "$all $others" "$ends" $everything
+    for count in ${between:-$first}; do algorithms "$count"; done
+    suite_of "every root, odd counts" "broadcast reduce gather scatter" "$ends" -b 1 -e 299 -i 37 -n 1 -w 0 -d int8 -r all
+    suite_of large "$all" "$first" -b 256M -e 256M -n 1 -w 0
+    for count in ${between:+$ends}; do algorithms "$count"; done
+    suite_of "all types and operators" "$all $others" "$between 1" $everything
+    suite_of large "$all" "$last" -b 256M -e 256M -n 1 -w 0
+  }
 }
 
 # Blocks of bytes may be as small as one; sums are of floats.
@@ -307,11 +324,11 @@ nccl_library() {
 
 nccl_step() {
   if [ $virtual = 1 ]; then nccl="not on virtual GPUs"; return; fi
-  file=$(nccl_library)
-  nccl=${file:-none found}
-  [ -n "$file" ] || return
+  found=$(nccl_library)
+  nccl=${found:-none found}
+  [ -n "$found" ] || return
   mkdir -p "$out/nccl"
-  ln -sf "$file" "$out/nccl/libnccl.so.2"
+  ln -sf "$found" "$out/nccl/libnccl.so.2"
   front=$out/nccl
   for count in $ranks; do
     measure_small "$count" all_reduce
@@ -331,14 +348,14 @@ find_sanitizer() {
 
 sanitizer_step() {
   if [ $virtual = 1 ]; then sanitizer="not on virtual GPUs"; return; fi
-  file=$(find_sanitizer)
-  sanitizer=${file:-none found}
-  [ -n "$file" ] || return
+  found=$(find_sanitizer)
+  sanitizer=${found:-none found}
+  [ -n "$found" ] || return
   for tool in memcheck synccheck; do
-    wrapper="$file --tool $tool --error-exitcode 9 --target-processes all"
+    wrapper="$found --tool $tool --error-exitcode 9 --target-processes all"
     for count in 1 2; do
-      check "$tool: all_reduce" "$count" 30 all_reduce_perf -T 25 -g "$count" -b 1K -e 64K -f 64 -n 1 -w 0
-      check "$tool: alltoall" "$count" 30 alltoall_perf -T 25 -g "$count" -b 1K -e 64K -f 64 -n 1 -w 0
+      check "$tool: all_reduce" "$count" 30 all_reduce_perf -g "$count" -b 1K -e 64K -f 64 -n 1 -w 0
+      check "$tool: alltoall" "$count" 30 alltoall_perf -g "$count" -b 1K -e 64K -f 64 -n 1 -w 0
     done
   done
   wrapper=
@@ -348,7 +365,7 @@ devices=0; nccl=; sanitizer=; stopped=
 started=$(date -u +%Y-%m-%dT%H:%M:%SZ)
 cp "$here/version.txt" "$out/version.txt"
 finish() {
-  [ -z "$child" ] || end_child KILL
+  end_child KILL
   stopped="it was interrupted"
   report
   exit 1
@@ -362,7 +379,7 @@ if [ $virtual = 0 ] && command -v nvidia-smi > /dev/null 2>&1; then
 fi
 
 if begin baseline 45; then baseline; fi; report
-if begin suite 220; then suite; fi; report
+if begin suite 235; then suite; fi; report
 if begin table 385; then table; fi; report
 if begin nccl 420; then nccl_step; fi
 if begin sanitizer 455; then sanitizer_step; fi

@@ -32,7 +32,7 @@ gpu_check() {
   mkdir "$work/root"
   echo "+ build, and run on a virtual GPU"
   scripts/gpu-check build "$work/check" --from build/release
-  virtual="--virtual --quick --max-bytes 65536 --seconds 120"
+  virtual="--virtual --quick --seconds 120"
   # shellcheck disable=SC2086
   scripts/gpu-check run "$work/check" "$work/out" $virtual --ranks "1 2"
   expect_json "$work/out/results.json" 'report["right"] and report["suite"]["counts"]["right"] > 20 and not report["suite"]["counts"]["skipped"]'
@@ -55,6 +55,12 @@ gpu_check() {
   ! pgrep -f 'sleep 4321' || { echo "left behind"; return 1; }
   expect_json "$work/broken.out/results.json" 'not report["right"] and report["suite"]["counts"]["did not end"] and report["suite"]["counts"]["skipped"]'
   expect_json "$work/broken.out/results.json" '"status 3" in str(report["problems"]) and "no right results were written" in str(report["problems"])'
+
+  echo "+ who is interrupted reports what there is"
+  # shellcheck disable=SC2086
+  "$work/check/run" "$work/interrupted.out" $virtual & run=$!
+  sleep 1; kill -TERM $run; status 1 wait $run
+  expect_json "$work/interrupted.out/results.json" '"it was interrupted" in report["problems"] and report["baseline"]["measured"]'
 
   echo "+ without a GPU it says so"
   CUDA_VISIBLE_DEVICES='' status 1 "$work/check/run" "$work/none.out" --seconds 20

@@ -84,6 +84,14 @@ std::map<Key, double> ncclTimes(const std::vector<Run>& runs) {
   return times;
 }
 
+/// As ncclGetVersion says it; null when NCCL did not run.
+Json ncclVersion(const std::vector<Run>& runs) {
+  for (const Run& run : runs)
+    if (run.step == "nccl" && run.perf.is_object() && run.perf.contains("nccl_version"))
+      return run.perf["nccl_version"];
+  return nullptr;
+}
+
 Json placeJson(const Json& measured) {
   if (!measured.is_object()) return nullptr;
   Json json = {{"us", measured["time"]},
@@ -175,6 +183,7 @@ Json makeReport(const std::string& folder) {
   report["table"] = stepJson(runs, "table");
   report["table"]["rows"] = tableJson(runs, measured);
   report["nccl"] = stepJson(runs, "nccl");
+  report["nccl"]["version"] = ncclVersion(runs);
   report["sanitizer"] = stepJson(runs, "sanitizer");
   report["problems"] = problemsOf(report);
   report["right"] = report["problems"].empty();
