@@ -6,6 +6,7 @@
 #include <charconv>
 #include <cstring>
 #include <numeric>
+#include <optional>
 #include <thread>
 
 #include "algorithms/algorithm_files.h"
@@ -18,6 +19,7 @@
 #include "core/job_plan.h"
 #include "core/settings.h"
 #include "device/device_world.h"
+#include "topology/connection_choice.h"
 #include "topology/host_identity.h"
 
 namespace tutti {
@@ -36,9 +38,9 @@ constexpr auto kNewsLimit = std::chrono::milliseconds(500);
 
 /// PeerInfo as bytes: fields separated by newlines, which none of them may contain.
 std::string encodePeer(const PeerInfo& info) {
-  return fmt::format("{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}", info.rank, info.hostName, info.hostId,
+  return fmt::format("{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}", info.rank, info.hostName, info.hostId,
                      info.pid, info.processToken, info.device, info.numaNode, info.topologyDigest,
-                     info.processors, info.machineId);
+                     info.processors, info.machineId, info.gpu);
 }
 
 template <typename T>
@@ -55,7 +57,7 @@ Result<PeerInfo> decodePeer(std::string_view text, int rank) {
     from = to + 1;
   }
   PeerInfo info;
-  if (fields.size() != 10 || !parseNumber(fields[0], info.rank) || info.rank != rank ||
+  if (fields.size() != 11 || !parseNumber(fields[0], info.rank) || info.rank != rank ||
       !parseNumber(fields[3], info.pid) || !parseNumber(fields[4], info.processToken) ||
       !parseNumber(fields[5], info.device) || !parseNumber(fields[6], info.numaNode) ||
       !parseNumber(fields[7], info.topologyDigest) || !parseNumber(fields[8], info.processors)) {
@@ -64,6 +66,7 @@ Result<PeerInfo> decodePeer(std::string_view text, int rank) {
   info.hostName = fields[1];
   info.hostId = fields[2];
   info.machineId = fields[9];
+  info.gpu = fields[10];
   return info;
 }
 
@@ -219,11 +222,24 @@ Status Communicator::startKernels(Deadline deadline) {
 }
 
 bool Communicator::mayReachDevice(int rank, int peer, std::string* why) const {
-  (void)rank;
-  (void)peer;
-  if (!params().p2pDisable()) return true;
-  *why = "NCCL_P2P_DISABLE=1";
-  return false;
+  if (params().p2pDisable()) {
+    *why = "NCCL_P2P_DISABLE=1";
+    return false;
+  }
+  std::optional<PathType> level;
+  if (!params().p2pLevel.isAuto()) level = static_cast<PathType>(params().p2pLevel.level());
+  if (level == PathType::loc) {
+    *why = "NCCL_P2P_LEVEL=LOC";
+    return false;
+  }
+  const auto nodeOf = [&](int of) {
+    const auto gpu = parseBusId(peers_[static_cast<size_t>(of)].gpu);
+    return gpu ? topology_->graph.gpuAt(*gpu) : kNoNode;
+  };
+  const NodeId gpu = nodeOf(rank), other = nodeOf(peer);
+  // Where the topology has no such GPUs, nothing is known to lie between them.
+  if (gpu == kNoNode || other == kNoNode) return true;
+  return mayReach(topology_->graph, topology_->paths(), gpu, other, level, why);
 }
 
 KernelMachine Communicator::kernelMachine() const {
@@ -258,6 +274,7 @@ Status Communicator::exchangePeers(Deadline deadline) {
   mine.processToken = host.processToken;
   mine.device = setup_.device;
   mine.numaNode = place_.numaNode;
+  if (const auto gpu = gpuOf(*topology_, setup_.device)) mine.gpu = gpu->text();
   mine.topologyDigest = topology_->digest;
   mine.machineId = host.machineId;
   mine.processors = static_cast<int>(::sysconf(_SC_NPROCESSORS_ONLN));

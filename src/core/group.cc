@@ -258,11 +258,29 @@ Status GroupWork::runJobs() {
   return Status::ok();
 }
 
+/// Kernels in one stream run one after the other: ranks of one communicator would wait there for ever.
+Status GroupWork::checkSharing(const Entry& entry) const {
+  const Communicator& mine = *entry.communicator;
+  for (const Entry& other : entries) {
+    const Communicator& theirs = *other.communicator;
+    if (other.comm == entry.comm || theirs.session() != mine.session() || theirs.device() != mine.device() ||
+        other.operation.stream != entry.operation.stream)
+      continue;
+    return invalidUsage(
+        "ranks {} and {} of a communicator were given the same stream: kernels in it run one after the "
+        "other, and "
+        "these would wait for each other",
+        mine.rank(), theirs.rank());
+  }
+  return Status::ok();
+}
+
 Status GroupWork::checkEntries() const {
   for (const Entry& entry : entries) {
     KernelCalls* const kernels = entry.communicator->kernels();
     TUTTI_TRY(kernels != nullptr ? kernels->checkStream(entry.operation.stream)
                                  : checkStream(entry.operation.stream));
+    if (kernels != nullptr) TUTTI_TRY(checkSharing(entry));
   }
   std::vector<Operation>& own = threadObject<LaunchScratch>().own;
   for (const Entry& entry : entries) {

@@ -55,6 +55,7 @@ struct GroupWork {
   Status launchOneSided();
   Status resolve(std::vector<CommUse>& uses);
   Status checkEntries() const;
+  Status checkSharing(const Entry& entry) const;
   Status checkCaptures();
 };
 

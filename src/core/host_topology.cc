@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "base/output_file.h"
 #include "base/params.h"
+#include "device/device_world.h"
 #include "device/host_table.h"
 #include "topology/cpu_mask.h"
 #include "topology/detect.h"
@@ -112,7 +113,24 @@ Result<std::shared_ptr<const HostTopology>> hostTopology() {
   return one.host;
 }
 
+const Paths& HostTopology::paths() const {
+  std::call_once(pathsMade_, [&] {
+    paths_.emplace(graph, PathOptions{.throughGpu = !params().nvbDisable(), .pxn = !params().pxnDisable()});
+  });
+  return *paths_;
+}
+
+std::optional<BusId> gpuOf(const HostTopology& host, int device) {
+  const auto driver = kernelDriver();
+  if (!driver.isOk() || *driver == nullptr) return std::nullopt;
+  const auto facts = (*driver)->facts(device);
+  if (!facts.isOk()) return std::nullopt;
+  const auto busId = parseBusId(facts->busId);
+  return busId && host.graph.gpuAt(*busId) != kNoNode ? busId : std::nullopt;
+}
+
 DevicePlace devicePlace(const HostTopology& host, int device) {
+  if (const auto gpu = gpuOf(host, device)) return placeOfGpu(host.graph, host.cpus, host.graph.gpuAt(*gpu));
   const auto runtime = hostTable();
   int slot = device, slots = device + 1;
   if (!runtime.isOk() || (*runtime)->deviceSlot(device, &slot, &slots) != 0) return {};

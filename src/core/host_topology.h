@@ -4,6 +4,8 @@
 
 #include <cstdint>
 #include <memory>
+#include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,10 +14,12 @@
 #include "topology/description.h"
 #include "topology/device_place.h"
 #include "topology/graph.h"
+#include "topology/paths.h"
 
 namespace tutti {
 
-struct HostTopology {
+class HostTopology {
+ public:
   SystemDescription system;
   CpuLayout cpus;
   Graph graph;
@@ -23,6 +27,13 @@ struct HostTopology {
   uint64_t digest = 0;
   /// More than one NUMA node has CPUs: only then are threads and memory bound.
   bool severalNodes = false;
+
+  /// In the graph; made on first use. Any thread.
+  const Paths& paths() const;
+
+ private:
+  mutable std::once_flag pathsMade_;
+  mutable std::optional<Paths> paths_;
 };
 
 /// This host: what NCCL_TOPO_FILE says, completed by detection. Found once a process (and again in a forked
@@ -31,7 +42,12 @@ struct HostTopology {
 /// line, element and reason. Any thread.
 Result<std::shared_ptr<const HostTopology>> hostTopology();
 
-/// The place of a device of this process's runtime; without CPUs where it is not known.
+/// The GPU of the host that a device is, real or (with NCCL_TOPO_FILE) a virtual one; nothing for devices of
+/// the host runtime, and where the topology does not have it.
+std::optional<BusId> gpuOf(const HostTopology& host, int device);
+
+/// The place of a device of this process's runtime; without CPUs where it is not known. A GPU is at the NUMA
+/// node that it hangs on, with all of that node's CPUs.
 DevicePlace devicePlace(const HostTopology& host, int device);
 
 /// What a rank binds: nothing on a host with one NUMA node.

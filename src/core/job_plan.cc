@@ -86,8 +86,10 @@ class JobPlanner {
 
   const Graph& graph() const { return fused_ ? *fused_ : host_.graph; }
 
-  /// The NUMA node where a rank's device is; where that is not known, the first.
+  /// The rank's GPU, else the NUMA node where its device is; where that is not known, the first.
   NodeId memberOf(int32_t rank) const {
+    const auto gpu = parseBusId(peers_[static_cast<size_t>(rank)].gpu);
+    if (const NodeId node = gpu ? graph().gpuAt(*gpu) : kNoNode; node != kNoNode) return node;
     const std::vector<NodeId>& cpus = graph().all(NodeType::cpu);
     const auto found = std::ranges::find_if(cpus, [&](NodeId node) {
       return graph().node(node).number == peers_[static_cast<size_t>(rank)].numaNode;

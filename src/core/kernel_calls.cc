@@ -96,7 +96,8 @@ Result<std::unique_ptr<KernelCalls>> KernelCalls::create(Communicator& communica
 Status KernelCalls::checkStream(cudaStream_t stream) const {
   const int device = communicator_.device();
   const auto owner = driver_.streamDevice(stream, device);
-  if (!owner.isOk()) return owner.status();
+  if (!owner.isOk())
+    return invalidArgument("{} is not a stream, or was destroyed", static_cast<const void*>(stream));
   if (*owner == device) return Status::ok();
   return invalidUsage("stream {} is of device {}, but rank {}'s communicator is on device {}",
                       static_cast<const void*>(stream), *owner, communicator_.rank(), device);
@@ -109,14 +110,18 @@ Result<uint64_t> KernelCalls::captureOf(cudaStream_t stream) const {
 Status KernelCalls::enqueue(std::span<const Operation> operations) {
   const auto collectives = static_cast<uint64_t>(std::ranges::count_if(
       operations, [](const Operation& one) { return one.kind == Operation::Kind::collective; }));
+  bool begun = false;
   const Status status = statusOf([&] {
     const std::lock_guard lock(mutex_);
     TUTTI_TRY(communicator_.error());
-    return enqueueAll(operations,
-                      communicator_.monitor().progress.called(collectives, operations.size() - collectives));
+    begun_ = false;
+    Status enqueued = enqueueAll(
+        operations, communicator_.monitor().progress.called(collectives, operations.size() - collectives));
+    begun = begun_;
+    return enqueued;
   });
   communicator_.monitor().arm();
-  if (!status.isOk()) communicator_.fail(status);
+  if (!status.isOk() && begun) communicator_.fail(status);
   return status;
 }
 
@@ -192,6 +197,7 @@ Status KernelCalls::compare(const Operation& operation, const Plan& plan) {
   const std::string how =
       fmt::format("{} {} on {} channel(s)", plan.schedule->name, name(plan.choice.protocol), plan.channels);
   const std::string text = fmt::format("{} by {}", describeFingerprint(fingerprint(operation)), how);
+  begun_ = true;
   return group_->compareCall(communicator_.rank(), ++compared_, fnv1a(text), text);
 }
 
@@ -218,6 +224,7 @@ Status KernelCalls::enqueueMessages(std::span<const Operation> messages, DeviceS
     calls_.push_back(callOf(message, plan));
   }
   note(messages.front(), 0, static_cast<uint32_t>(messages.size()));
+  begun_ = true;
   const auto launched = executor_->enqueueMessages(calls_, stream);
   calls_.clear();  // they hold schedules
   return launched.status();

@@ -38,7 +38,8 @@ class KernelCalls {
 
   /// The operations of one group: collectives in their order, then the messages, which run side by side. All
   /// streams of the operations wait for each other before, and for the group's end. After a failure the
-  /// communicator has failed, since its peers may wait already.
+  /// communicator has failed, since its peers may wait already; unless no way to run the first operation
+  /// exists, which is so on all ranks.
   Status enqueue(std::span<const Operation> operations);
   /// 0 where nothing is captured on the stream; else the capture's number.
   Result<uint64_t> captureOf(cudaStream_t stream) const;
@@ -81,6 +82,7 @@ class KernelCalls {
 
   mutable std::mutex mutex_;  // the planner's, and the order of calls
   uint64_t compared_ = 0;
+  bool begun_ = false;               // some call of the group was compared with the other ranks'
   std::vector<Operation> messages_;  // kept between calls so that they allocate nothing
   std::vector<CudaCall> calls_;
 

@@ -22,31 +22,36 @@ class Interpreter {
  public:
   static constexpr uint32_t kElement = sizeof(typename Number::Stored);
 
-  TUTTI_DEVICE Interpreter(Shared& shared, LinkState* links, const LaunchArguments& arguments)
-      : shared_(shared), links_(links), arguments_(arguments) {}
+  TUTTI_DEVICE Interpreter(Shared& shared, LinkState* links) : links_(links), view_{shared, {}} {}
 
   /// The block's lane of its call, then those of the calls chained to it.
-  TUTTI_DEVICE void run() {
-    const Call* calls = arguments_.moreCalls != nullptr ? arguments_.moreCalls : arguments_.inlineCalls;
-    uint32_t number = headOf(calls);
+  TUTTI_DEVICE void run(const LaunchArguments& arguments) {
+    const Call* calls = arguments.moreCalls != nullptr ? arguments.moreCalls : arguments.inlineCalls;
+    uint32_t number = headOf(calls, arguments.heads);
     const uint32_t index = blockIdx.x - calls[number].firstBlock;
     do {
-      view_.comm = arguments_.comm;
-      view_.call = &calls[number];
-      view_.program = view_.call->program;
-      view_.callNumber = number;
-      view_.channel = index / view_.call->lanes;
-      view_.lane = index % view_.call->lanes;
+      if (threadIdx.x == 0) {
+        Shared& shared = view_.shared;
+        shared.comm = arguments.comm;
+        shared.call = &calls[number];
+        shared.program = calls[number].program;
+        shared.callNumber = number;
+        shared.channel = index / calls[number].lanes;
+        shared.lane = index % calls[number].lanes;
+        shared.reporter = 0;
+        loadOperator<Number>(calls[number], shared);
+      }
+      __syncthreads();
       if (!runLane()) return;
-      number = view_.call->next;
+      number = calls[number].next;
     } while (number != 0);
   }
 
  private:
   /// The call that owns this block: the last one that does not begin behind it.
-  TUTTI_DEVICE uint32_t headOf(const Call* calls) const {
+  TUTTI_DEVICE static uint32_t headOf(const Call* calls, uint32_t heads) {
     uint32_t low = 0;
-    uint32_t high = arguments_.heads;
+    uint32_t high = heads;
     while (high - low > 1) {
       const uint32_t middle = (low + high) / 2;
       (calls[middle].firstBlock <= blockIdx.x ? low : high) = middle;
@@ -55,21 +60,17 @@ class Interpreter {
   }
 
   TUTTI_DEVICE bool runLane() {
-    const Call& call = *view_.call;
-    const Lane lane = view_.program->lanes()[view_.lane];
-    operator_.op = call.op;
-    operator_.scale = call.scalar != nullptr ? Number::scaleAt(call.scalar) : Number::scaleOf(call.scale);
-    operator_.divisor = call.divisor;
-    if (threadIdx.x == 0) planCall<kElement>(view_, shared_);
+    const Lane lane = view_.program().lanes()[view_.shared.lane];
+    if (threadIdx.x == 0) planCall<kElement>(view_);
     loadLinks<kProtocol>(view_, lane, links_);
-    if (view_.program->usesPeerBuffers) writeBoards(view_);
+    if (view_.program().usesPeerBuffers) writeBoards(view_);
     __syncthreads();
     if (!walk(view_, lane, [this](const Step& step) { return runStep(step); })) return false;
     // Behind the barrier that ended the last step; its end may still be under way.
     __syncthreads();
     storeLinks(lane, links_);
-    if (threadIdx.x == 0 && view_.program->sharedScratch) leaveChannel(view_);
-    if (call.next != 0) __syncthreads();
+    if (threadIdx.x == 0 && view_.program().sharedScratch) leaveChannel(view_);
+    if (view_.call().next != 0) __syncthreads();
     return true;
   }
 
@@ -79,7 +80,7 @@ class Interpreter {
     if (step.kind == StepKind::signal) {
       raiseFlags(view_, step);
     } else if (step.kind == StepKind::wait) {
-      goesOn = awaitFlags(view_, shared_, step);
+      goesOn = awaitFlags(view_, step);
     } else {
       return moveData(step);
     }
@@ -90,9 +91,9 @@ class Interpreter {
     LinkState* receiver = step.receives ? &links_[linkNumber(step.receiveLink, step.receiveVaries)] : nullptr;
     LinkState* sender = step.sends ? &links_[linkNumber(step.sendLink, step.sendVaries)] : nullptr;
     if (__syncthreads_or(!begin(step, receiver, sender)) != 0) return false;
-    uint64_t bytes = 0;
     if (!checkSize(step, receiver)) return false;
-    const bool moved = step.sizeKnown ? movePieces(step, receiver, &bytes) : forward(&bytes);
+    uint64_t bytes = 0;
+    const bool moved = movePieces(step, receiver, &bytes);
     if (TUTTI_PLANT == TUTTI_PLANT_NO_BARRIER) {
       if (!moved) return false;
     } else if (__syncthreads_or(!moved) != 0) {
@@ -104,23 +105,22 @@ class Interpreter {
   }
 
   TUTTI_DEVICE uint32_t linkNumber(uint32_t link, uint8_t varies) const {
-    return view_.program->linkNumbers()[link + (varies ? static_cast<uint32_t>(view_.cursor.iteration) : 0)];
+    return view_.program().linkNumbers()[link + (varies ? static_cast<uint32_t>(view_.cursor.iteration) : 0)];
   }
 
   /// Up to the first barrier. False when the communicator is aborted.
   TUTTI_DEVICE bool begin(const Step& step, LinkState* receiver, LinkState* sender) {
+    Shared& shared = view_.shared;
     if (step.hasSource) {
-      planBases(view_, shared_, step.source, step.sourceTeam, step.sourceTeamCount, shared_.sources);
+      planBases(view_, step.source, step.sourceTeam, step.sourceTeamCount, shared.sources);
     }
     if (step.hasDestination) {
-      planBases(view_, shared_, step.destination, step.destinationTeam, step.destinationTeamCount,
-                shared_.destinations);
+      planBases(view_, step.destination, step.destinationTeam, step.destinationTeamCount,
+                shared.destinations);
     }
-    if (step.sizeKnown) planPieces<kElement>(view_, shared_, step, 0);
-    if (receiver != nullptr && threadIdx.x == 0 && !beginReceive<kProtocol>(view_, shared_, *receiver))
-      return false;
-    if (sender != nullptr && threadIdx.x == sendingThread())
-      return beginSend<kProtocol>(view_, shared_, *sender);
+    if (step.sizeKnown) planPieces<kElement>(view_, step, 0);
+    if (receiver != nullptr && threadIdx.x == 0 && !beginReceive<kProtocol>(view_, *receiver)) return false;
+    if (sender != nullptr && threadIdx.x == sendingThread()) return beginSend<kProtocol>(view_, *sender);
     return true;
   }
 
@@ -128,77 +128,57 @@ class Interpreter {
   /// come to the same answer.
   TUTTI_DEVICE bool checkSize(const Step& step, const LinkState* receiver) const {
     if (kProtocol != Protocol::simple || receiver == nullptr) return true;
-    const uint64_t got = shared_.incomingBytes;
-    const uint64_t expected = step.sizeKnown ? expectedBytes(shared_, step) : view_.comm->slotBytes;
+    const uint64_t got = view_.shared.incomingBytes;
+    const uint64_t expected = step.sizeKnown ? expectedBytes(view_.shared, step) : view_.comm().slotBytes;
     if (step.sizeKnown ? got == expected : got <= expected) return true;
     if (threadIdx.x == 0) reportSize(view_, receiver->peer, got, expected);
     return false;
   }
 
-  /// A message of whatever size, as it is.
-  TUTTI_DEVICE bool forward(uint64_t* bytes) const {
-    Operands o;
-    o.sources = nullptr;
-    o.destinations = nullptr;
-    o.sourceOffset = o.destinationOffset = 0;
-    o.sourceCount = o.destinationCount = 1;
-    o.extraAt = 0;
-    o.extra = shared_.incoming;
-    o.slot = shared_.outgoing;
-    *bytes = shared_.incomingBytes;
-    Operator<Number> op = operator_;
-    op.copies = 1;
-    movePiece(o, op, *bytes);
-    return true;
-  }
-
   /// False in a thread that found the communicator aborted; it comes to all barriers all the same.
   TUTTI_DEVICE bool movePieces(const Step& step, const LinkState* receiver, uint64_t* total) {
     const bool inLines = kProtocol != Protocol::simple && (step.receives || step.sends);
-    Operands o = operandsOf(shared_, step, !inLines);
-    const auto op =
-        operatorOf(operator_, view_.call->hasScale != 0, step.scaled, step.finalize != 0, o.sourceCount);
-    Lines<kProtocol> lines(view_, shared_, step, receiver != nullptr ? receiver->peer : -1);
+    Operands o = operandsOf(view_.shared, step, !inLines);
+    const auto op = operatorOf<Number>(view_, step, o.sourceCount);
+    Lines<kProtocol> lines(view_, step, receiver != nullptr ? receiver->peer : -1);
+    // A message of unknown size is one piece: it passes as it is.
+    const int32_t pieces = step.sizeKnown ? step.pieces : 1;
     bool goesOn = true;
-    for (int32_t first = 0; first < step.pieces; first += kPlanned) {
-      if (first != 0) {
+    for (int32_t piece = 0; piece < pieces; ++piece) {
+      if (piece != 0 && piece % static_cast<int32_t>(kPlanned) == 0) {
         __syncthreads();
-        planPieces<kElement>(view_, shared_, step, first);
+        planPieces<kElement>(view_, step, piece);
         __syncthreads();
       }
-      const int32_t left = step.pieces - first;
-      for (int32_t i = 0; i < left && i < static_cast<int32_t>(kPlanned); ++i) {
-        const PiecePlan& piece = shared_.pieces[i];
-        if (piece.bytes == 0) continue;
-        o.sourceOffset = piece.sourceOffset;
-        o.destinationOffset = piece.destinationOffset;
-        if (inLines) {
-          goesOn = goesOn && lines.movePiece(o, op, piece.bytes);
-        } else {
-          if (step.receives) o.extra = shared_.incoming + *total;
-          if (step.kind == StepKind::reduceLocal) o.extra = o.destination(0);
-          if (step.sends) o.slot = shared_.outgoing + *total;
-          movePiece(o, op, piece.bytes);
-        }
-        *total += piece.bytes;
+      const PiecePlan& plan = view_.shared.pieces[piece % static_cast<int32_t>(kPlanned)];
+      const uint64_t bytes = step.sizeKnown ? plan.bytes : view_.shared.incomingBytes;
+      // A message without data still has a line.
+      const bool lastEmpty = inLines && piece + 1 == pieces && *total == 0;
+      if (bytes == 0 && !lastEmpty) continue;
+      o.sourceOffset = plan.sourceOffset;
+      o.destinationOffset = plan.destinationOffset;
+      if (inLines) {
+        goesOn = goesOn && lines.movePiece(o, op, bytes);
+      } else {
+        if (step.receives) o.extra = view_.shared.incoming + *total;
+        if (step.kind == StepKind::reduceLocal) o.extra = o.destination(0);
+        if (step.sends) o.slot = view_.shared.outgoing + *total;
+        movePiece(o, op, bytes);
       }
+      *total += bytes;
     }
-    if (inLines && *total == 0) goesOn = lines.moveNothing(o, op);
     return goesOn;
   }
 
-  Shared& shared_;
   LinkState* links_;
-  const LaunchArguments& arguments_;
-  LaneView view_ = {};
-  Operator<Number> operator_;
+  LaneView view_;
 };
 
 template <class Number, Protocol kProtocol>
 TUTTI_DEVICE void interpret(const LaunchArguments& arguments) {
   __shared__ Shared shared;
   extern __shared__ LinkState links[];
-  Interpreter<Number, kProtocol>(shared, links, arguments).run();
+  Interpreter<Number, kProtocol>(shared, links).run(arguments);
 }
 
 }  // namespace tutti::device::TUTTI_KERNELS

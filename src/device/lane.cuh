@@ -16,19 +16,6 @@ struct Cursor {
   uint32_t step = 0;  // Step::number
 };
 
-struct LaneView {
-  const Comm* comm;
-  const Call* call;
-  const Program* program;
-  uint32_t callNumber;
-  uint32_t channel;
-  uint32_t lane;
-  Cursor cursor;
-
-  TUTTI_DEVICE std::byte* segment(uint32_t rank) const { return comm->segments[rank]; }
-  TUTTI_DEVICE std::byte* ownSegment() const { return segment(static_cast<uint32_t>(comm->rank)); }
-};
-
 /// A connection of the lane, while the lane runs.
 struct LinkState {
   std::byte* data;  // slots, or lines of the kernel's protocol
@@ -48,9 +35,24 @@ struct PiecePlan {
   uint64_t bytes;
 };
 
-/// Shared memory of a block. Written before the barrier that begins a step's movement, read until the one
-/// that ends it.
+/// Shared memory of a block. What belongs to a step is written before the barrier that begins its movement
+/// and read until the one that ends it.
 struct Shared {
+  // of the lane
+  const Comm* comm;
+  const Call* call;
+  const Program* program;
+  uint32_t callNumber;
+  uint32_t channel;
+  uint32_t lane;
+  uint32_t reporter;    // the thread that reports a long wait, + 1
+  uint64_t shareFirst;  // of blocks of equal length: a BlockShape
+  uint64_t shareCount;
+  uint64_t partElements;
+  uint64_t sharedSlices;  // ChannelState's, when the lane began
+  uint64_t scale;         // bits of the operator's scalar, in the type that multiplies
+  uint64_t divisor;
+  // of the step
   const std::byte* sources[kMostMembers];  // bases of what the step reads: one, or a team's
   std::byte* destinations[kMostMembers];
   PiecePlan pieces[kPlanned];
@@ -60,11 +62,19 @@ struct Shared {
   uint64_t incomingBytes;   // that arrived (Simple)
   uint64_t incomingNumber;  // of the message, from 1: the flag of its lines
   uint64_t outgoingNumber;
-  uint64_t shareFirst;  // of blocks of equal length: a BlockShape
-  uint64_t shareCount;
-  uint64_t partElements;
-  uint64_t sharedSlices;  // ChannelState's, when the lane began
-  uint32_t reporter;      // the thread that reports a long wait, + 1
+};
+
+/// What all threads know of their lane.
+struct LaneView {
+  Shared& shared;
+  Cursor cursor;
+
+  TUTTI_DEVICE const Comm& comm() const { return *shared.comm; }
+  TUTTI_DEVICE const Call& call() const { return *shared.call; }
+  TUTTI_DEVICE const Program& program() const { return *shared.program; }
+  TUTTI_DEVICE uint32_t channel() const { return shared.channel; }
+  TUTTI_DEVICE std::byte* segment(uint32_t rank) const { return comm().segments[rank]; }
+  TUTTI_DEVICE std::byte* ownSegment() const { return segment(static_cast<uint32_t>(comm().rank)); }
 };
 
 }  // namespace tutti::device::TUTTI_KERNELS

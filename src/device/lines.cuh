@@ -10,38 +10,36 @@ namespace tutti::device::TUTTI_KERNELS {
 
 /// The messages of a step, as lines; pieces follow each other, each from the beginning of a line. movePiece()
 /// is called by all threads and gives false when the communicator is aborted.
+/// A piece of no bytes is a line too.
 template <Protocol kProtocol>
 class Lines {
  public:
-  TUTTI_DEVICE Lines(const LaneView&, Shared&, const Step&, int32_t) {}
+  TUTTI_DEVICE Lines(const LaneView&, const Step&, int32_t) {}
   template <class Number>
   TUTTI_DEVICE bool movePiece(const Operands&, const Operator<Number>&, uint64_t) {
     return true;
   }
-  template <class Number>
-  TUTTI_DEVICE bool moveNothing(const Operands&, const Operator<Number>&) {
-    return true;
-  }
 };
 
-/// 8 bytes of memory, fewer at the end of a piece (`left` may be none, or negative).
-TUTTI_DEVICE Chunk<8> loadPart(const std::byte* p, int64_t left, bool aligned) {
-  if (aligned && left >= 8) return loadPlain<8>(p);
-  std::byte bytes[8];
-#pragma unroll
-  for (int i = 0; i < 8; ++i) bytes[i] = i < left ? p[i] : std::byte{0};
-  Chunk<8> chunk;
-  std::memcpy(&chunk, bytes, 8);
-  return chunk;
+/// Of the 8 bytes at `offset`, how many belong to the piece.
+TUTTI_DEVICE uint32_t partLeft(uint64_t bytes, uint64_t offset) {
+  if (offset >= bytes) return 0;
+  return bytes - offset < 8 ? static_cast<uint32_t>(bytes - offset) : 8;
 }
-TUTTI_DEVICE void storePart(std::byte* p, const Chunk<8>& chunk, int64_t left, bool aligned) {
-  if (aligned && left >= 8) return storePlain<8>(p, chunk);
-  std::byte bytes[8];
-  std::memcpy(bytes, &chunk, 8);
-#pragma unroll
-  for (int i = 0; i < 8; ++i) {
-    if (i < left) p[i] = bytes[i];
-  }
+
+/// 8 bytes of memory, fewer at the end of a piece (`left`, at most 8).
+TUTTI_DEVICE Chunk<8> loadPart(const std::byte* p, uint32_t left, bool aligned) {
+  if (aligned && left == 8) return loadPlain<8>(p);
+  uint64_t word = 0;
+#pragma unroll 1
+  for (uint32_t i = 0; i < left; ++i) word |= static_cast<uint64_t>(p[i]) << (8 * i);
+  return bitsAs<Chunk<8>>(word);
+}
+TUTTI_DEVICE void storePart(std::byte* p, const Chunk<8>& chunk, uint32_t left, bool aligned) {
+  if (aligned && left == 8) return storePlain<8>(p, chunk);
+  const auto word = bitsAs<uint64_t>(chunk);
+#pragma unroll 1
+  for (uint32_t i = 0; i < left; ++i) p[i] = static_cast<std::byte>(word >> (8 * i));
 }
 
 /// Whether all operands in memory lie on multiples of 8.
@@ -69,10 +67,8 @@ TUTTI_DEVICE bool foldAll(const Operands& o, const Operator<Number>& op, bool re
   if (o.sourceCount > 1 && !early && !get(1, next)) return false;
   start(op, sums, chunks);
   for (uint32_t k = 1; k < o.sourceCount; ++k) {
-#pragma unroll
-    for (int c = 0; c < kChunks; ++c) chunks[c] = next[c];
-    if (k + 1 < o.sourceCount && !get(k + 1, next)) return false;
-    fold(op, sums, chunks);
+    if (k > 1 && !get(k, next)) return false;
+    fold(op, sums, next);
   }
   finish(op, sums, chunks);
   return true;
@@ -81,19 +77,15 @@ TUTTI_DEVICE bool foldAll(const Operands& o, const Operator<Number>& op, bool re
 template <>
 class Lines<Protocol::ll> {
  public:
-  TUTTI_DEVICE Lines(const LaneView& view, Shared& shared, const Step& step, int32_t peer)
-      : view_(view), shared_(shared), peer_(peer), ordered_(view.program->laneCount > 1) {
-    if (step.receives) in_ = reinterpret_cast<const LineLL*>(shared.incoming);
-    if (step.sends) out_ = reinterpret_cast<LineLL*>(shared.outgoing);
+  TUTTI_DEVICE Lines(const LaneView& view, const Step& step, int32_t peer)
+      : view_(view), peer_(peer), ordered_(view.program().laneCount > 1) {
+    if (step.receives) in_ = reinterpret_cast<const LineLL*>(view.shared.incoming);
+    if (step.sends) out_ = reinterpret_cast<LineLL*>(view.shared.outgoing);
   }
 
   template <class Number>
   TUTTI_DEVICE bool movePiece(const Operands& o, const Operator<Number>& op, uint64_t bytes) {
-    return moveLines(o, op, bytes, linesOfPieceLL(bytes));
-  }
-  template <class Number>
-  TUTTI_DEVICE bool moveNothing(const Operands& o, const Operator<Number>& op) {
-    return moveLines(o, op, 0, 1);
+    return moveLines(o, op, bytes, bytes == 0 ? 1 : linesOfPieceLL(bytes));
   }
 
  private:
@@ -104,11 +96,11 @@ class Lines<Protocol::ll> {
     const bool aligned = alignedTo8(o, in_ != nullptr);
     for (uint64_t first = threadIdx.x; first < lines; first += static_cast<uint64_t>(blockDim.x) * kUnroll) {
       uint64_t line[kUnroll];
-      int64_t left[kUnroll];
+      uint32_t left[kUnroll];
 #pragma unroll
       for (int u = 0; u < kUnroll; ++u) {
         line[u] = first + static_cast<uint64_t>(u) * blockDim.x;
-        left[u] = static_cast<int64_t>(bytes) - static_cast<int64_t>(line[u] * kDataLL);
+        left[u] = partLeft(bytes, line[u] * kDataLL);
       }
       Chunk<8> chunks[kUnroll];
       const auto get = [&](uint32_t k, Chunk<8>(&to)[kUnroll]) {
@@ -128,7 +120,7 @@ class Lines<Protocol::ll> {
 #pragma unroll
       for (int u = 0; u < kUnroll; ++u) {
         if (line[u] < lines) {
-          storeLine(out_ + line[u], chunks[u], static_cast<uint32_t>(shared_.outgoingNumber), ordered_);
+          storeLine(out_ + line[u], chunks[u], static_cast<uint32_t>(view_.shared.outgoingNumber), ordered_);
         }
       }
     }
@@ -138,8 +130,8 @@ class Lines<Protocol::ll> {
   }
 
   TUTTI_DEVICE bool receive(const uint64_t (&line)[kUnroll], uint64_t lines, Chunk<8> (&to)[kUnroll]) {
-    const auto flag = static_cast<uint32_t>(shared_.incomingNumber);
-    Spin spin(view_, shared_, WaitFor::data, peer_);
+    const auto flag = static_cast<uint32_t>(view_.shared.incomingNumber);
+    Spin spin(view_, WaitFor::data, peer_);
     for (;;) {
       bool all = true;
 #pragma unroll
@@ -154,7 +146,6 @@ class Lines<Protocol::ll> {
   }
 
   const LaneView& view_;
-  Shared& shared_;
   int32_t peer_;
   bool ordered_;
   const LineLL* in_ = nullptr;
@@ -166,19 +157,14 @@ class Lines<Protocol::ll> {
 template <>
 class Lines<Protocol::ll128> {
  public:
-  TUTTI_DEVICE Lines(const LaneView& view, Shared& shared, const Step& step, int32_t peer)
-      : view_(view), shared_(shared), peer_(peer) {
-    if (step.receives) in_ = reinterpret_cast<const LineLL128*>(shared.incoming);
-    if (step.sends) out_ = reinterpret_cast<LineLL128*>(shared.outgoing);
+  TUTTI_DEVICE Lines(const LaneView& view, const Step& step, int32_t peer) : view_(view), peer_(peer) {
+    if (step.receives) in_ = reinterpret_cast<const LineLL128*>(view.shared.incoming);
+    if (step.sends) out_ = reinterpret_cast<LineLL128*>(view.shared.outgoing);
   }
 
   template <class Number>
   TUTTI_DEVICE bool movePiece(const Operands& o, const Operator<Number>& op, uint64_t bytes) {
-    return moveLines(o, op, bytes, linesOfPieceLL128(bytes));
-  }
-  template <class Number>
-  TUTTI_DEVICE bool moveNothing(const Operands& o, const Operator<Number>& op) {
-    return moveLines(o, op, 0, 1);
+    return moveLines(o, op, bytes, bytes == 0 ? 1 : linesOfPieceLL128(bytes));
   }
 
  private:
@@ -198,14 +184,14 @@ class Lines<Protocol::ll128> {
          first += stride * kUnroll) {
       uint64_t line[kUnroll];
       uint64_t offsets[kChunks];
-      int64_t left[kChunks];
+      uint32_t left[kChunks];
 #pragma unroll
       for (int u = 0; u < kUnroll; ++u) line[u] = first + static_cast<uint64_t>(u) * stride + laneGroup();
 #pragma unroll
       for (int c = 0; c < kChunks; ++c) {
         const uint32_t inLine = part() * 16 + static_cast<uint32_t>(c % 2) * 8;
         offsets[c] = line[c / 2] * kDataLL128 + inLine;
-        left[c] = inLine == kDataLL128 ? 0 : static_cast<int64_t>(bytes) - static_cast<int64_t>(offsets[c]);
+        left[c] = inLine == kDataLL128 ? 0 : partLeft(bytes, offsets[c]);
       }
       Chunk<8> chunks[kChunks];
       const auto get = [&](uint32_t k, Chunk<8>(&to)[kChunks]) {
@@ -232,14 +218,15 @@ class Lines<Protocol::ll128> {
 
   /// By whole warps.
   TUTTI_DEVICE bool receive(const uint64_t (&line)[kUnroll], uint64_t lines, Chunk<8> (&to)[kChunks]) {
-    Spin spin(view_, shared_, WaitFor::data, peer_);
+    Spin spin(view_, WaitFor::data, peer_);
     for (;;) {
       bool all = true;
 #pragma unroll
       for (int u = 0; u < kUnroll; ++u) {
         if (line[u] < lines) {
           all =
-              loadLinePart(in_ + line[u], part(), shared_.incomingNumber, &to[2 * u], &to[2 * u + 1]) && all;
+              loadLinePart(in_ + line[u], part(), view_.shared.incomingNumber, &to[2 * u], &to[2 * u + 1]) &&
+              all;
         }
       }
       if (__all_sync(kAllLanes, all)) break;
@@ -259,17 +246,16 @@ class Lines<Protocol::ll128> {
 #pragma unroll
     for (int u = 0; u < kUnroll; ++u) {
       if (line[u] < lines)
-        storeLinePart(out_ + line[u], part(), shared_.outgoingNumber, chunks[2 * u], chunks[2 * u + 1]);
+        storeLinePart(out_ + line[u], part(), view_.shared.outgoingNumber, chunks[2 * u], chunks[2 * u + 1]);
     }
     beforeFlags();
 #pragma unroll
     for (int u = 0; u < kUnroll; ++u) {
-      if (line[u] < lines) storeLineFlag(out_ + line[u], part(), shared_.outgoingNumber);
+      if (line[u] < lines) storeLineFlag(out_ + line[u], part(), view_.shared.outgoingNumber);
     }
   }
 
   const LaneView& view_;
-  Shared& shared_;
   int32_t peer_;
   const LineLL128* in_ = nullptr;
   LineLL128* out_ = nullptr;

@@ -12,10 +12,10 @@ TUTTI_DEVICE uint32_t sendingThread() { return blockDim.x > kWarp ? kWarp : 0; }
 
 template <Protocol kProtocol>
 TUTTI_DEVICE void loadLinks(const LaneView& view, const Lane& lane, LinkState* states) {
-  const Comm& comm = *view.comm;
+  const Comm& comm = view.comm();
   for (uint32_t i = threadIdx.x; i < lane.linkCount; i += blockDim.x) {
-    const Link link = view.program->links()[lane.firstLink + i];
-    const uint64_t at = comm.linkIndex(view.channel, link.port, static_cast<uint32_t>(link.peer));
+    const Link link = view.program().links()[lane.firstLink + i];
+    const uint64_t at = comm.linkIndex(view.channel(), link.port, static_cast<uint32_t>(link.peer));
     LinkState& state = states[i];
     state.peer = link.peer;
     state.known = 0;
@@ -56,33 +56,33 @@ TUTTI_DEVICE uint64_t placeBytes(const Comm& comm) {
 
 /// By the receiving thread. Simple: waits for the message. (Lines are waited for where they are read.)
 template <Protocol kProtocol>
-TUTTI_DEVICE bool beginReceive(const LaneView& view, Shared& shared, LinkState& link) {
+TUTTI_DEVICE bool beginReceive(const LaneView& view, LinkState& link) {
   const uint64_t message = link.count;
   if (kProtocol == Protocol::simple) {
     if (link.known <= message) {
-      Spin spin(view, shared, WaitFor::data, link.peer);
+      Spin spin(view, WaitFor::data, link.peer);
       link.known = waitBeyond(&link.tail->tail, message, spin);
       if (link.known == 0) return false;
     }
     // Plain: the tail was stored after it, and is not stored again before this message's head.
-    shared.incomingBytes = link.tail->bytes[message % kFifoDepth];
+    view.shared.incomingBytes = link.tail->bytes[message % kFifoDepth];
   }
-  shared.incoming = link.data + message % kFifoDepth * placeBytes<kProtocol>(*view.comm);
-  shared.incomingNumber = message + 1;
+  view.shared.incoming = link.data + message % kFifoDepth * placeBytes<kProtocol>(view.comm());
+  view.shared.incomingNumber = message + 1;
   return true;
 }
 
 /// By the sending thread: waits until the place is free.
 template <Protocol kProtocol>
-TUTTI_DEVICE bool beginSend(const LaneView& view, Shared& shared, LinkState& link) {
+TUTTI_DEVICE bool beginSend(const LaneView& view, LinkState& link) {
   const uint64_t message = link.count;
   if (link.known + kFifoDepth <= message) {
-    Spin spin(view, shared, WaitFor::room, link.peer);
+    Spin spin(view, WaitFor::room, link.peer);
     link.known = waitBeyond(link.head, message - kFifoDepth, spin);
     if (link.known == 0) return false;
   }
-  shared.outgoing = link.data + message % kFifoDepth * placeBytes<kProtocol>(*view.comm);
-  shared.outgoingNumber = message + 1;
+  view.shared.outgoing = link.data + message % kFifoDepth * placeBytes<kProtocol>(view.comm());
+  view.shared.outgoingNumber = message + 1;
   return true;
 }
 

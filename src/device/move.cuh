@@ -35,57 +35,49 @@ TUTTI_DEVICE void storeBytes(std::byte* p, const Chunk<kBytes>& chunk) {
   for (int i = 0; i < kBytes; ++i) p[i] = bytes[i];
 }
 
+/// Chunks first, first + blockDim.x, ... of a grid.
 template <int kBytes, int kUnroll>
 struct Tile {
-  uint64_t offsets[kUnroll];
-  bool present[kUnroll];
+  const Grid& grid;
+  uint64_t first;
   bool aligned;  // to kBytes
 
+  TUTTI_DEVICE uint64_t chunk(int u) const { return first + static_cast<uint32_t>(u) * blockDim.x; }
+  TUTTI_DEVICE uint64_t offset(int u) const {
+    const uint64_t at = grid.first + chunk(u) * kBytes;
+    return kBytes != kVector && chunk(u) >= grid.gapAfter ? at + grid.gap : at;
+  }
   TUTTI_DEVICE void load(const std::byte* from, Chunk<kBytes> (&chunks)[kUnroll]) const {
 #pragma unroll
     for (int u = 0; u < kUnroll; ++u) {
       chunks[u] = {};
-      if (!present[u]) continue;
+      if (chunk(u) >= grid.count) continue;
       if (kBytes == kVector || aligned) {
-        chunks[u] = loadPlain<kBytes>(from + offsets[u]);
+        chunks[u] = loadPlain<kBytes>(from + offset(u));
       } else {
-        chunks[u] = loadBytes<kBytes>(from + offsets[u]);
+        chunks[u] = loadBytes<kBytes>(from + offset(u));
       }
     }
   }
   TUTTI_DEVICE void store(std::byte* to, const Chunk<kBytes> (&chunks)[kUnroll]) const {
 #pragma unroll
     for (int u = 0; u < kUnroll; ++u) {
-      if (!present[u]) continue;
+      if (chunk(u) >= grid.count) continue;
       if (kBytes == kVector || aligned) {
-        storePlain<kBytes>(to + offsets[u], chunks[u]);
+        storePlain<kBytes>(to + offset(u), chunks[u]);
       } else {
-        storeBytes<kBytes>(to + offsets[u], chunks[u]);
+        storeBytes<kBytes>(to + offset(u), chunks[u]);
       }
     }
   }
 };
-
-/// Chunks first, first + blockDim.x, ... of the grid.
-template <int kBytes, int kUnroll>
-TUTTI_DEVICE Tile<kBytes, kUnroll> tileAt(const Grid& grid, uint64_t first, bool aligned) {
-  Tile<kBytes, kUnroll> tile;
-  tile.aligned = aligned;
-#pragma unroll
-  for (int u = 0; u < kUnroll; ++u) {
-    const uint64_t i = first + static_cast<uint64_t>(u) * blockDim.x;
-    tile.present[u] = i < grid.count;
-    tile.offsets[u] = grid.first + i * kBytes + (i >= grid.gapAfter ? grid.gap : 0);
-  }
-  return tile;
-}
 
 template <int kBytes, int kUnroll>
 TUTTI_DEVICE void copyGrid(const Operands& o, const Grid& grid, bool aligned) {
   const std::byte* from = o.source(0);
   for (uint64_t first = threadIdx.x; first < grid.count;
        first += static_cast<uint64_t>(blockDim.x) * kUnroll) {
-    const auto tile = tileAt<kBytes, kUnroll>(grid, first, aligned);
+    const Tile<kBytes, kUnroll> tile{grid, first, aligned};
     Chunk<kBytes> chunks[kUnroll];
     tile.load(from, chunks);
     for (uint32_t k = 0; k < o.destinationCount; ++k) tile.store(o.destination(k), chunks);
@@ -96,19 +88,17 @@ template <class Number, int kBytes, int kUnroll>
 TUTTI_DEVICE void reduceGrid(const Operands& o, const Operator<Number>& op, const Grid& grid, bool aligned) {
   for (uint64_t first = threadIdx.x; first < grid.count;
        first += static_cast<uint64_t>(blockDim.x) * kUnroll) {
-    const auto tile = tileAt<kBytes, kUnroll>(grid, first, aligned);
+    const Tile<kBytes, kUnroll> tile{grid, first, aligned};
     Accumulator<Number, kBytes> sums[kUnroll];
     Chunk<kBytes> chunks[kUnroll];
     Chunk<kBytes> next[kUnroll] = {};
     tile.load(o.source(0), chunks);
-    // Each source is asked for before the one before it is used: two are under way at once.
+    // Two sources are under way at once.
     if (o.sourceCount > 1) tile.load(o.source(1), next);
     start(op, sums, chunks);
     for (uint32_t k = 1; k < o.sourceCount; ++k) {
-#pragma unroll
-      for (int u = 0; u < kUnroll; ++u) chunks[u] = next[u];
-      if (k + 1 < o.sourceCount) tile.load(o.source(k + 1), next);
-      fold(op, sums, chunks);
+      if (k > 1) tile.load(o.source(k), next);
+      fold(op, sums, next);
     }
     finish(op, sums, chunks);
     for (uint32_t k = 0; k < o.destinationCount; ++k) tile.store(o.destination(k), chunks);
@@ -134,30 +124,25 @@ TUTTI_DEVICE void movePiece(const Operands& o, const Operator<Number>& op, uint6
   constexpr int kUnroll = kElement == 1 ? 2 : 4;  // a byte becomes a register
   if (op.copies && o.destinationCount == 1 && o.source(0) == o.destination(0)) return;
   const uint32_t offset = commonOffset(o, kVector);
-  const bool elementsAligned = commonOffset(o, kElement) == 0;
-  if (offset == kVector || !elementsAligned) {
-    const Grid all{bytes / kElement, ~0ull, 0, 0};
-    if (op.copies) {
-      copyGrid<kElement, 4>(o, all, elementsAligned);
-    } else {
-      reduceGrid<Number, kElement, 2>(o, op, all, elementsAligned);
-    }
-    return;
+  const bool aligned = commonOffset(o, kElement) == 0;
+  uint64_t head = bytes;
+  uint64_t vectors = 0;
+  if (offset != kVector && aligned) {
+    head = (kVector - offset) % kVector;
+    if (head > bytes) head = bytes;
+    vectors = (bytes - head) / kVector;
   }
-  uint64_t head = (kVector - offset) % kVector;
-  if (head > bytes) head = bytes;
-  const uint64_t vectors = (bytes - head) / kVector;
-  // Fewer elements than a warp has threads, before and behind the vectors.
-  Grid ends{(bytes - vectors * kVector) / kElement, head / kElement, vectors * kVector, 0};
-  if (TUTTI_PLANT == TUTTI_PLANT_LOST_REMAINDER) ends.count = head / kElement;
-  if (TUTTI_PLANT == TUTTI_PLANT_BEHIND_END) ++ends.count;
+  // Before and behind the vectors.
+  Grid rest{(bytes - vectors * kVector) / kElement, head / kElement, vectors * kVector, 0};
+  if (TUTTI_PLANT == TUTTI_PLANT_LOST_REMAINDER) rest.count = head / kElement;
+  if (TUTTI_PLANT == TUTTI_PLANT_BEHIND_END) ++rest.count;
   const Grid middle{vectors, ~0ull, 0, head};
   if (op.copies) {
     copyGrid<kVector, 4>(o, middle, true);
-    copyGrid<kElement, 1>(o, ends, true);
+    copyGrid<kElement, 2>(o, rest, aligned);
   } else {
     reduceGrid<Number, kVector, kUnroll>(o, op, middle, true);
-    reduceGrid<Number, kElement, 1>(o, op, ends, true);
+    reduceGrid<Number, kElement, 2>(o, op, rest, aligned);
   }
 }
 

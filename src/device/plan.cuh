@@ -31,16 +31,15 @@ TUTTI_DEVICE int32_t segmentAt(const Segments& segments, int32_t iteration, int3
 
 /// The cut of blocks of equal length, once a call, by one thread.
 template <uint32_t kElementBytes>
-TUTTI_DEVICE void planCall(const LaneView& view, Shared& shared) {
-  const BlockShape shape = blockShape(view.call->count, view.channel, view.call->channels,
-                                      static_cast<uint32_t>(view.program->parts), kElementBytes);
-  shared.shareFirst = shape.shareFirst;
-  shared.shareCount = shape.shareCount;
-  shared.partElements = shape.partElements;
-  shared.reporter = 0;
-  const auto* state =
-      reinterpret_cast<const ChannelState*>(view.ownSegment() + view.comm->layout.channelState(view.channel));
-  shared.sharedSlices = view.program->sharedScratch ? state->sharedSlices : 0;
+TUTTI_DEVICE void planCall(const LaneView& view) {
+  const BlockShape shape = blockShape(view.call().count, view.channel(), view.call().channels,
+                                      static_cast<uint32_t>(view.program().parts), kElementBytes);
+  view.shared.shareFirst = shape.shareFirst;
+  view.shared.shareCount = shape.shareCount;
+  view.shared.partElements = shape.partElements;
+  const auto* state = reinterpret_cast<const ChannelState*>(view.ownSegment() +
+                                                            view.comm().layout.channelState(view.channel()));
+  view.shared.sharedSlices = view.program().sharedScratch ? state->sharedSlices : 0;
 }
 
 struct DataPosition {
@@ -51,20 +50,20 @@ struct DataPosition {
 
 /// Of a segment of a user's buffer, in the running slice.
 template <uint32_t kElementBytes>
-TUTTI_DEVICE DataPosition positionOf(const LaneView& view, const Shared& shared, int32_t segment) {
-  const Call& call = *view.call;
+TUTTI_DEVICE DataPosition positionOf(const LaneView& view, int32_t segment) {
+  const Call& call = view.call();
   uint32_t block = static_cast<uint32_t>(segment);
   uint32_t part = 0;
-  const auto parts = static_cast<uint32_t>(view.program->parts);
+  const auto parts = static_cast<uint32_t>(view.program().parts);
   if (parts != 1) {
     part = block % parts;
     block /= parts;
   }
   BlockShape shape;
   if (call.blockCounts != nullptr) {
-    shape = blockShape(call.blockCounts[block], view.channel, call.channels, parts, kElementBytes);
+    shape = blockShape(call.blockCounts[block], view.channel(), call.channels, parts, kElementBytes);
   } else {
-    shape = {shared.shareFirst, shared.shareCount, shared.partElements};
+    shape = {view.shared.shareFirst, view.shared.shareCount, view.shared.partElements};
   }
   const PieceShape piece = pieceShape(shape, part, view.cursor.slice, call.sliceElements);
   return {piece.first * kElementBytes, piece.count * kElementBytes, block};
@@ -72,16 +71,15 @@ TUTTI_DEVICE DataPosition positionOf(const LaneView& view, const Shared& shared,
 
 /// Of piece `piece` of a location, from the base of its buffer.
 template <uint32_t kElementBytes>
-TUTTI_DEVICE uint64_t offsetOf(const LaneView& view, const Shared& shared, const Location& location,
-                               int32_t piece) {
-  const Call& call = *view.call;
+TUTTI_DEVICE uint64_t offsetOf(const LaneView& view, const Location& location, int32_t piece) {
+  const Call& call = view.call();
   const int32_t segment = segmentAt(location.segments, view.cursor.iteration, piece);
   if (location.buffer == BufferKind::scratch) {
     return static_cast<uint64_t>(segment) * call.sliceElements * kElementBytes;
   }
-  const DataPosition at = positionOf<kElementBytes>(view, shared, segment);
+  const DataPosition at = positionOf<kElementBytes>(view, segment);
   const bool holdsAll =
-      location.buffer == BufferKind::input ? view.program->inputHoldsAll : view.program->outputHoldsAll;
+      location.buffer == BufferKind::input ? view.program().inputHoldsAll : view.program().outputHoldsAll;
   uint64_t blockFirst = 0;
   if (holdsAll)
     blockFirst = call.blockOffsets != nullptr ? call.blockOffsets[at.block] : at.block * call.count;
@@ -89,60 +87,59 @@ TUTTI_DEVICE uint64_t offsetOf(const LaneView& view, const Shared& shared, const
 }
 
 /// Start of rank `rank`'s memory that the location's segments are counted from.
-TUTTI_DEVICE std::byte* baseOf(const LaneView& view, const Shared& shared, const Location& location,
-                               int32_t rank) {
-  const Comm& comm = *view.comm;
+TUTTI_DEVICE std::byte* baseOf(const LaneView& view, const Location& location, int32_t rank) {
+  const Comm& comm = view.comm();
   if (location.buffer == BufferKind::scratch) {
-    const bool isShared = view.program->sharedScratch != 0;
-    const uint64_t half = ((isShared ? shared.sharedSlices : 0) + view.cursor.slice) & 1;
+    const bool isShared = view.program().sharedScratch != 0;
+    const uint64_t half = ((isShared ? view.shared.sharedSlices : 0) + view.cursor.slice) & 1;
     return view.segment(static_cast<uint32_t>(rank)) +
-           (isShared ? comm.layout.sharedScratch(view.channel) : comm.layout.privateScratch(view.channel)) +
+           (isShared ? comm.layout.sharedScratch(view.channel())
+                     : comm.layout.privateScratch(view.channel())) +
            half * comm.layout.scratchHalfBytes;
   }
   const bool isInput = location.buffer == BufferKind::input;
-  if (rank == comm.rank) return isInput ? const_cast<std::byte*>(view.call->input) : view.call->output;
+  if (rank == comm.rank) return isInput ? const_cast<std::byte*>(view.call().input) : view.call().output;
   // Relaxed: the peer wrote it before the signal that this lane waited for.
   const auto* board = reinterpret_cast<const Board*>(
-      view.ownSegment() + comm.layout.board(view.channel, static_cast<uint32_t>(rank)));
+      view.ownSegment() + comm.layout.board(view.channel(), static_cast<uint32_t>(rank)));
   return reinterpret_cast<std::byte*>(loadRelaxed(isInput ? &board->input : &board->output));
 }
 
 /// Bases of one side of a step: of the location, or of each member of a team. By all threads.
 template <class Pointer>
-TUTTI_DEVICE void planBases(const LaneView& view, const Shared& shared, const Location& location,
-                            uint32_t team, uint32_t teamCount, Pointer* bases) {
+TUTTI_DEVICE void planBases(const LaneView& view, const Location& location, uint32_t team, uint32_t teamCount,
+                            Pointer* bases) {
   if (teamCount == 0) {
     if (threadIdx.x == blockDim.x - kWarp) {
-      const int32_t rank = location.ofPeer ? valueAt(location.rank, view.cursor.iteration) : view.comm->rank;
-      bases[0] = baseOf(view, shared, location, rank);
+      const int32_t rank = location.ofPeer ? valueAt(location.rank, view.cursor.iteration) : view.comm().rank;
+      bases[0] = baseOf(view, location, rank);
     }
     return;
   }
   for (uint32_t i = threadIdx.x; i < teamCount; i += blockDim.x) {
-    bases[i] = baseOf(view, shared, location, view.program->rankNumbers()[team + i]);
+    bases[i] = baseOf(view, location, view.program().rankNumbers()[team + i]);
   }
 }
 
 /// Pieces first .. first + kPlanned of the step; with the first ones, the bytes of all. By the last warp.
 template <uint32_t kElementBytes>
-TUTTI_DEVICE void planPieces(const LaneView& view, Shared& shared, const Step& step, int32_t first) {
+TUTTI_DEVICE void planPieces(const LaneView& view, const Step& step, int32_t first) {
   if (threadIdx.x < blockDim.x - kWarp) return;
   const auto lane = static_cast<int32_t>(threadIdx.x % kWarp);
   const auto bytesOf = [&](int32_t piece) {
-    return positionOf<kElementBytes>(view, shared, segmentAt(step.size, view.cursor.iteration, piece)).bytes;
+    return positionOf<kElementBytes>(view, segmentAt(step.size, view.cursor.iteration, piece)).bytes;
   };
   if (first + lane < step.pieces) {
-    PiecePlan& plan = shared.pieces[lane];
+    PiecePlan& plan = view.shared.pieces[lane];
     const int32_t piece = first + lane;
     plan.bytes = bytesOf(piece);
-    if (step.hasSource) plan.sourceOffset = offsetOf<kElementBytes>(view, shared, step.source, piece);
-    if (step.hasDestination)
-      plan.destinationOffset = offsetOf<kElementBytes>(view, shared, step.destination, piece);
+    if (step.hasSource) plan.sourceOffset = offsetOf<kElementBytes>(view, step.source, piece);
+    if (step.hasDestination) plan.destinationOffset = offsetOf<kElementBytes>(view, step.destination, piece);
   }
   if (first != 0 || !step.receives) return;
   uint64_t bytes = 0;
   for (int32_t piece = lane; piece < step.pieces; piece += kPlanned) bytes += bytesOf(piece);
-  shared.bytesByLane[lane] = bytes;
+  view.shared.bytesByLane[lane] = bytes;
 }
 
 /// Of the whole message that a step expects.

@@ -2,6 +2,7 @@
 // of 8 and 16 bits in float, rounded once at the end.
 #pragma once
 
+#include "device/lane.cuh"
 #include "device/number.cuh"
 
 namespace tutti::device::TUTTI_KERNELS {
@@ -9,26 +10,37 @@ namespace tutti::device::TUTTI_KERNELS {
 /// What one step does to its sources. The same for all threads.
 template <class Number>
 struct Operator {
-  Op op = Op::sum;
-  uint8_t scalesFirst = 0;
-  uint8_t scalesRest = 0;
-  uint8_t divides = 0;
-  uint8_t copies = 0;  // bits pass as they are: one source, which is neither scaled nor divided
-  typename Number::Scale scale = {};
-  uint64_t divisor = 1;
+  Op op;
+  bool scalesFirst;
+  bool scalesRest;
+  bool divides;
+  bool copies;  // bits pass as they are: one source, which is neither scaled nor divided
+  typename Number::Scale scale;
+  uint64_t divisor;
 };
 
-/// `base` is the call's operator; which of its parts apply depends on the step.
+/// The call's operator, as far as it applies to the step.
 template <class Number>
-TUTTI_DEVICE Operator<Number> operatorOf(const Operator<Number>& base, bool hasScale, ScaledSources scaled,
-                                         bool finalizes, uint32_t sources) {
-  Operator<Number> result = base;
-  if (!hasScale) scaled = ScaledSources::none;
+TUTTI_DEVICE Operator<Number> operatorOf(const LaneView& view, const Step& step, uint32_t sources) {
+  Operator<Number> result;
+  const ScaledSources scaled = view.call().hasScale ? step.scaled : ScaledSources::none;
+  result.op = view.call().op;
   result.scalesFirst = scaled == ScaledSources::first || scaled == ScaledSources::all;
   result.scalesRest = sources > 1 && (scaled == ScaledSources::rest || scaled == ScaledSources::all);
-  result.divides = finalizes && base.divisor != 1;
+  result.divides = step.finalize && view.shared.divisor != 1;
   result.copies = sources == 1 && !result.scalesFirst && !result.divides;
+  std::memcpy(&result.scale, &view.shared.scale, sizeof result.scale);
+  result.divisor = view.shared.divisor;
   return result;
+}
+
+/// Where steps find it: by one thread, when the call begins.
+template <class Number>
+TUTTI_DEVICE void loadOperator(const Call& call, Shared& shared) {
+  const typename Number::Scale scale =
+      call.scalar != nullptr ? Number::scaleAt(call.scalar) : Number::scaleOf(call.scale);
+  std::memcpy(&shared.scale, &scale, sizeof scale);
+  shared.divisor = call.divisor;
 }
 
 /// The numbers of a chunk, as they are computed.

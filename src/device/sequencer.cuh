@@ -8,8 +8,8 @@ namespace tutti::device::TUTTI_KERNELS {
 /// Calls run(step) for each step, the cursor standing on it. False as soon as one says false.
 template <class Run>
 TUTTI_DEVICE bool walk(LaneView& view, const Lane& lane, Run&& run) {
-  const Program& program = *view.program;
-  for (view.cursor.slice = 0; view.cursor.slice < view.call->slices; ++view.cursor.slice) {
+  const Program& program = view.program();
+  for (view.cursor.slice = 0; view.cursor.slice < view.call().slices; ++view.cursor.slice) {
     for (uint32_t b = 0; b < lane.blockCount; ++b) {
       const Block block = program.blocks()[lane.firstBlock + b];
       for (view.cursor.iteration = 0; view.cursor.iteration < block.iterations; ++view.cursor.iteration) {

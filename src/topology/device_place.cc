@@ -75,6 +75,20 @@ DevicePlace placeOfDevice(const SystemDescription& system, const CpuLayout& layo
   return place;
 }
 
+DevicePlace placeOfGpu(const Graph& graph, const CpuLayout& layout, NodeId gpu) {
+  DevicePlace place;
+  const NodeId above = graph.cpuOf(gpu);
+  if (above == kNoNode) return place;
+  const auto cpus = parseCpuMask(graph.node(above).cpuMask);
+  if (!cpus || cpus->empty()) return place;
+  place.numaNode = graph.node(above).number;
+  place.nodeCpus = place.cpus = *cpus;
+  for (const CoreGroup& group : layout.groups)
+    for (const std::vector<int32_t>& core : group.cores)
+      if (std::ranges::find(core, cpus->front()) != core.end()) place.package = group.package;
+  return place;
+}
+
 std::string DevicePlace::text() const {
   if (cpus.empty()) return "place not known";
   std::string text = fmt::format("NUMA node {}", numaNode);

@@ -7,6 +7,7 @@
 
 #include "topology/cpu_layout.h"
 #include "topology/description.h"
+#include "topology/graph.h"
 
 namespace tutti {
 
@@ -29,6 +30,9 @@ struct DevicePlace {
 /// detection finds), cores those of `layout`; CPUs that it does not have count as a core each. A place
 /// without CPUs where the system has none.
 DevicePlace placeOfDevice(const SystemDescription& system, const CpuLayout& layout, int device, int devices);
+
+/// Where a GPU is: at the NUMA node above it, whose CPUs are all as near. Without CPUs where that has none.
+DevicePlace placeOfGpu(const Graph& graph, const CpuLayout& layout, NodeId gpu);
 
 /// How many NUMA nodes with CPUs the host has. With one there is nothing to bind.
 size_t numaNodesWithCpus(const SystemDescription& system);

@@ -137,11 +137,6 @@ class Explanation {
     }
   }
 
-  static std::string levelText(PathType level, bool isSet, const char* variable) {
-    return isSet ? fmt::format("{}={}", variable, pathTypeName(level))
-                 : fmt::format("the default of {} here, {}", variable, pathTypeName(level));
-  }
-
   void writeP2p() {
     if (graph_.node(from_).host != graph_.node(to_).host) {
       text_ += "  NET: they are on different hosts. Try --explain GPU PORT for each end.\n";
@@ -150,7 +145,7 @@ class Explanation {
     const PathType level = levels_.p2p.value_or(defaultP2pLevel(graph_));
     const std::string levelSays = levelText(level, levels_.p2p.has_value(), "NCCL_P2P_LEVEL");
     const char* type = pathTypeName(path_.type);
-    if (path_.type <= level) {
+    if (mayReach(path_.type, level)) {
       text_ += fmt::format("  P2P, one GPU reads and writes the other's memory: {} is within {}.\n", type,
                            levelSays);
       text_ += "  NCCL_P2P_DISABLE=1, or NCCL_P2P_LEVEL below that: SHM instead, through host memory.\n";

@@ -256,6 +256,14 @@ Graph Graph::without(NodeId a, NodeId b) const {
   return copy;
 }
 
+NodeId Graph::gpuAt(const BusId& busId) const {
+  const auto isIt = [&](const Node& node) {
+    return node.type == NodeType::gpu && node.host == 0 && node.busId == busId;
+  };
+  const auto found = std::ranges::find_if(nodes_, isIt);
+  return found == nodes_.end() ? kNoNode : static_cast<NodeId>(found - nodes_.begin());
+}
+
 NodeId Graph::cpuOf(NodeId id) const {
   while (id != kNoNode && nodes_[id].type != NodeType::cpu) id = nodes_[id].parent;
   return id;

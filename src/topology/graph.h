@@ -62,6 +62,8 @@ class Graph {
   const Node& node(NodeId id) const { return nodes_[id]; }
   /// Ids of all nodes of a type, in order of number (absent numbers last), then of the description.
   std::vector<NodeId> all(NodeType type) const;
+  /// The GPU with that address, on the first host; kNoNode where there is none.
+  NodeId gpuAt(const BusId& busId) const;
   /// "GPU3", "mlx5_0", "NIC 0000:0c:00.0", "CPU1", "PCI switch 0000:0d:00.0", "NVSwitch"; "NIC" alone for one
   /// that is not on PCI.
   std::string label(NodeId id) const;

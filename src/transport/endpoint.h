@@ -32,6 +32,7 @@ struct PeerInfo {
   int numaNode = -1;            // of the device; -1: not known
   uint64_t topologyDigest = 0;  // of what it sees of its host's hardware: equal where ranks see the same
   int processors = 0;           // of its machine, that are online; 0: not known
+  std::string gpu = {};         // PCI address of the GPU of its host's topology that it is on; empty: on none
   std::string machineId = {};   // equal for hosts that share processors (containers); empty: not known
 };
 

@@ -4,6 +4,7 @@
 
 #include "topology/device_place.h"
 #include "topology/machine.h"
+#include "topology/machines.h"
 #include "topology/topology_files.h"
 
 namespace tutti {
@@ -97,6 +98,19 @@ TEST(DevicePlace, NodesAreThoseOfTheDescriptionAlsoWhereTheLayoutSaysNothing) {
       R"(<system version="1"><cpu numaid="4" affinity="1"/><cpu numaid="5" affinity="0"/><cpu numaid="6" affinity="e"/></system>)");
   EXPECT_THAT(places(system, {}, 2), ElementsAre("NUMA node 4, CPU 0", "NUMA node 6, CPUs 2-3"));
   EXPECT_EQ(numaNodesWithCpus(system), 2u) << "a node of memory is none";
+}
+
+TEST(DevicePlace, AGpuIsAtTheNumaNodeThatItHangsOn) {
+  Machine machine;
+  buildTwoPackages(machine);
+  const CpuLayout layout = readCpuLayout(Sysfs(machine.root()));
+  const Graph graph = test::graphOf(test::describe(
+      R"(<system version="1"><cpu numaid="3" affinity="33"/><cpu numaid="5" affinity="cc">
+         <pci busid="1:0.0" class="0x060400"><pci busid="2:0.0" class="0x030200"><gpu/></pci></pci></cpu>
+         <cpu numaid="6"><pci busid="3:0.0" class="0x030200"><gpu/></pci></cpu></system>)"));
+  EXPECT_EQ(placeOfGpu(graph, layout, graph.gpuAt(*parseBusId("2:0.0"))).text(),
+            "NUMA node 5, package 1, CPUs 2-3,6-7");
+  EXPECT_THAT(placeOfGpu(graph, layout, graph.gpuAt(*parseBusId("3:0.0"))).cpus, IsEmpty());
 }
 
 TEST(DevicePlace, WithoutCpusOrForNoDeviceThereIsNone) {

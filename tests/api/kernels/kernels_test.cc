@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <barrier>
 #include <chrono>
 #include <mutex>
 #include <string>
@@ -88,6 +89,7 @@ TEST(Kernels, RanksWhoseCallsDoNotMatchAreToldAtOnce) {
 TEST(Kernels, AbortEndsKernelsThatWaitWithinASecondAndDevicesWorkOn) {
   ncclUniqueId id;
   ASSERT_NCCL_OK(ncclGetUniqueId(&id));
+  std::barrier seen(2);
   std::vector<std::thread> threads;
   for (int r = 0; r < 2; ++r)
     threads.emplace_back([&, r] {
@@ -102,6 +104,7 @@ TEST(Kernels, AbortEndsKernelsThatWaitWithinASecondAndDevicesWorkOn) {
         std::this_thread::sleep_for(std::chrono::milliseconds(100));
         EXPECT_EQ(cudaStreamQuery(self.stream), cudaErrorNotReady);
       }
+      seen.arrive_and_wait();  // a rank that aborts ends the others
       const auto begin = Clock::now();
       EXPECT_NCCL_OK(ncclCommAbort(self.comm));
       self.sync();
@@ -123,7 +126,7 @@ TEST(Kernels, AlltoallWorksInPeersBuffersThatAreSymmetricWindows) {
       ASSERT_NCCL_OK(ncclCommWindowRegister(self.comm, buffers[i], 4 * kCount * 4, &windows[i],
                                             NCCL_WIN_COLL_SYMMETRIC));
     }
-    ASSERT_NCCL_OK(tuttiCommSetAlgo(self.comm, "direct", nullptr, 0));
+    ASSERT_NCCL_OK(tuttiCommSetAlgo(self.comm, "alltoall:direct", nullptr, 0));
     for (size_t i = 0; i < 4 * kCount; ++i) buffers[0][i] = static_cast<int32_t>(i) + 100000 * self.rank;
     ASSERT_NCCL_OK(ncclAlltoAll(buffers[0], buffers[1], kCount, ncclInt32, self.comm, self.stream));
     self.sync();
@@ -198,6 +201,22 @@ TEST(Kernels, AStreamOfAnotherDeviceIsRefused) {
   EXPECT_EQ(ncclAllReduce(data.data(), data.data(), 1, ncclInt32, ncclSum, job.comms[0], job.streams[1]),
             ncclInvalidUsage);
   EXPECT_THAT(ncclGetLastError(nullptr), HasSubstr("is of device 1"));
+}
+
+TEST(Kernels, RanksOfACommunicatorMustNotShareAStream) {
+  ncclUniqueId id;
+  ASSERT_NCCL_OK(ncclGetUniqueId(&id));
+  ncclComm_t comms[2];
+  ASSERT_NCCL_OK(ncclGroupStart());
+  for (int r = 0; r < 2; ++r) ASSERT_NCCL_OK(ncclCommInitRank(&comms[r], 2, id, r));
+  ASSERT_NCCL_OK(ncclGroupEnd());
+  Buffer data(64, true);
+  ASSERT_NCCL_OK(ncclGroupStart());
+  for (const ncclComm_t comm : comms)
+    ASSERT_NCCL_OK(ncclAllReduce(data.data(), data.data(), 1, ncclInt32, ncclSum, comm, nullptr));
+  EXPECT_EQ(ncclGroupEnd(), ncclInvalidUsage);
+  EXPECT_THAT(ncclGetLastError(nullptr), HasSubstr("were given the same stream"));
+  for (const ncclComm_t comm : comms) EXPECT_NCCL_OK(ncclCommDestroy(comm));
 }
 
 TEST(Kernels, OneThreadCallsForAllRanks) {

@@ -10,6 +10,11 @@
 
 namespace tutti::device {
 
+std::string nameOf(const testing::TestParamInfo<Protocol>& info) {
+  constexpr const char* kNames[] = {"Simple", "LL", "LL128"};
+  return kNames[static_cast<size_t>(info.param)];
+}
+
 DeviceBytes::DeviceBytes(size_t bytes) {
   void* memory = nullptr;
   EXPECT_EQ(cudaMalloc(&memory, bytes), cudaSuccess);

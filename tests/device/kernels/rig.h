@@ -2,10 +2,12 @@
 #pragma once
 
 #include <cuda_runtime.h>
+#include <gtest/gtest.h>
 
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "base/device_program.h"
@@ -14,6 +16,9 @@
 #include "device/kernels/program_text.h"
 
 namespace tutti::device {
+
+/// For tests that run once a protocol.
+std::string nameOf(const testing::TestParamInfo<Protocol>& info);
 
 /// Zeroed memory of a virtual GPU, which the host sees too.
 class DeviceBytes {
