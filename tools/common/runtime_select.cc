@@ -51,6 +51,7 @@ void restart(int argc, char** argv, const std::string& folder) {
   }
   // A loader's --library-path takes the place of LD_LIBRARY_PATH.
   std::vector<char*> words;
+  words.reserve(loader.size() + static_cast<size_t>(argc) + 1);
   for (std::string& word : loader) words.push_back(word.data());
   words.push_back(const_cast<char*>(program.c_str()));
   for (int i = 1; i <= argc; ++i) words.push_back(argv[i]);  // the null pointer too

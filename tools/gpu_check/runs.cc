@@ -125,12 +125,12 @@ const char* name(Verdict verdict) {
 }
 
 std::vector<Run> readRuns(const std::string& folder) {
-  std::vector<std::filesystem::path> folders;
-  std::error_code error;
-  for (const auto& entry : std::filesystem::directory_iterator(folder, error))
-    folders.push_back(entry.path());
+  std::error_code error;  // a folder that is not there is one without runs
+  std::vector<std::filesystem::path> folders(std::filesystem::directory_iterator(folder, error),
+                                             std::filesystem::directory_iterator());
   std::sort(folders.begin(), folders.end());
   std::vector<Run> runs;
+  runs.reserve(folders.size());
   for (const auto& one : folders) runs.push_back(readRun(one));
   return runs;
 }
