@@ -379,7 +379,9 @@ struct Call {
   uint64_t scale = 0;  // bits of a double (floating types), or of the integer
   uint64_t divisor = 1;
   uint32_t firstBlock = 0;  // of the grid
-  uint32_t next = 0;  // call that the same blocks run after this one (as many channels, one lane); 0: none
+  /// Call that the same blocks run after this one; 0: none. Calls of a chain have one lane each, and the
+  /// chain as many blocks as the widest has channels.
+  uint32_t next = 0;
   uint16_t channels = 1;
   uint16_t lanes = 1;
   Op op = Op::sum;

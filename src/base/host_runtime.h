@@ -155,9 +155,10 @@ typedef struct tuttiHostRuntime_v1 {
   /// Events without timing; they are cudaEvent_t too.
   int (*eventCreate)(int device, void** event);
   int (*eventDestroy)(void* event);
-  int (*eventRecord)(int device, void* stream, void* event);
+  /// `inGraph`: the stream is captured, and each launch of the graph does it.
+  int (*eventRecord)(int device, void* stream, void* event, int inGraph);
   /// Later work of the stream waits for the event.
-  int (*eventWait)(int device, void* stream, void* event);
+  int (*eventWait)(int device, void* stream, void* event, int inGraph);
   /// 0 when what was recorded is done, or nothing was; EBUSY when not; EIO when its device has failed; EPERM
   /// when it was recorded in a capture. Disturbs no capture.
   int (*eventQuery)(void* event);

@@ -37,6 +37,7 @@ constexpr int kHostMemory = 1;  // CUmemorytype
 constexpr int kDeviceMemory = 2;
 constexpr unsigned kNonBlocking = 1;    // CUstream_flags
 constexpr unsigned kDisableTiming = 2;  // CUevent_flags
+constexpr unsigned kEventExternal = 1;  // CU_EVENT_RECORD_EXTERNAL, CU_EVENT_WAIT_EXTERNAL
 constexpr unsigned kPortable = 1;       // CU_MEMHOSTALLOC_*
 constexpr unsigned kMapped = 2;
 constexpr int kCaptureNone = 0;  // CUstreamCaptureStatus
@@ -57,12 +58,14 @@ constexpr uint64_t kLegacyStream = 1;  // CUdriverProcAddress_flags
   X(cuDeviceGetPCIBusId, 4010, (char*, int, Device))                                                 \
   X(cuDeviceCanAccessPeer, 4000, (int*, Device, Device))                                             \
   X(cuDevicePrimaryCtxRetain, 7000, (Context*, Device))                                              \
+  X(cuDevicePrimaryCtxRelease, 11000, (Device))                                                      \
   X(cuCtxPushCurrent, 4000, (Context))                                                               \
   X(cuCtxPopCurrent, 4000, (Context*))                                                               \
   X(cuCtxGetCurrent, 4000, (Context*))                                                               \
   X(cuCtxGetDevice, 2000, (Device*))                                                                 \
   X(cuCtxEnablePeerAccess, 4000, (Context, unsigned))                                                \
   X(cuModuleLoadData, 2000, (Module*, const void*))                                                  \
+  X(cuModuleUnload, 2000, (Module))                                                                  \
   X(cuModuleGetFunction, 2000, (Function*, Module, const char*))                                     \
   X(cuFuncGetAttribute, 2020, (int*, int, Function))                                                 \
   X(cuFuncSetAttribute, 9000, (Function, int, int))                                                  \
@@ -79,6 +82,7 @@ constexpr uint64_t kLegacyStream = 1;  // CUdriverProcAddress_flags
   X(cuMemsetD8Async, 3020, (Address, unsigned char, size_t, Stream))                                 \
   X(cuPointerGetAttributes, 7000, (unsigned, int*, void**, Address))                                 \
   X(cuStreamCreate, 2000, (Stream*, unsigned))                                                       \
+  X(cuStreamDestroy, 4000, (Stream))                                                                 \
   X(cuStreamSynchronize, 2000, (Stream))                                                             \
   X(cuStreamQuery, 2000, (Stream))                                                                   \
   X(cuStreamWaitEvent, 3020, (Stream, Event, unsigned))                                              \
@@ -87,7 +91,7 @@ constexpr uint64_t kLegacyStream = 1;  // CUdriverProcAddress_flags
   X(cuThreadExchangeStreamCaptureMode, 10010, (int*))                                                \
   X(cuEventCreate, 2000, (Event*, unsigned))                                                         \
   X(cuEventDestroy, 4000, (Event))                                                                   \
-  X(cuEventRecord, 2000, (Event, Stream))                                                            \
+  X(cuEventRecordWithFlags, 11010, (Event, Stream, unsigned))                                        \
   X(cuEventQuery, 2000, (Event))
 
 // Functions that newer drivers have: null where there is none.

@@ -24,12 +24,13 @@ constexpr uint32_t kSharedWithoutAsking = 48u << 10;
 
 bool isDefaultStreamOfDevice(DeviceStream stream) { return reinterpret_cast<uintptr_t>(stream) <= 2; }
 
-/// A device, once it is used: what stays for the life of the process.
+/// A device, once it is used.
 struct Gpu {
   cuda::Device handle = 0;
   std::mutex mutex;  // guards all but `context` and `functions`, which stay as they are once they are set
   std::atomic<cuda::Context> context{nullptr};  // the primary one, which the CUDA runtime uses too
   std::atomic<bool> isLoaded{false};
+  cuda::Module module = nullptr;
   std::array<cuda::Function, size_t{ncclNumTypes} * kProtocols> functions{};
   cuda::Stream copies = nullptr;  // private, and waits for no other
   std::byte* staging = nullptr;
@@ -39,6 +40,8 @@ class CudaDriver : public Driver {
  public:
   CudaDriver(const cuda::Api& api, const GpuKernels& kernels, int count)
       : api_(api), kernels_(kernels), gpus_(static_cast<size_t>(count)) {}
+
+  ~CudaDriver() override;
 
   Status start() {
     for (size_t i = 0; i < gpus_.size(); ++i)
@@ -69,8 +72,8 @@ class CudaDriver : public Driver {
   Status synchronize(int device, DeviceStream stream) override;
   Result<DeviceEvent> createEvent(int device) override;
   Status destroyEvent(int device, DeviceEvent event) override;
-  Status recordEvent(int device, DeviceEvent event, DeviceStream stream) override;
-  Status waitEvent(int device, DeviceStream stream, DeviceEvent event) override;
+  Status recordEvent(int device, DeviceEvent event, DeviceStream stream, bool inGraph) override;
+  Status waitEvent(int device, DeviceStream stream, DeviceEvent event, bool inGraph) override;
   Result<bool> isDone(int device, DeviceEvent event) override;
   std::string kernelReport() override { return ""; }
 
@@ -140,6 +143,18 @@ class CudaDriver : public Driver {
 
 // ---- devices
 // -------------------------------------------------------------------------------------------------------
+
+CudaDriver::~CudaDriver() {
+  for (Gpu& gpu : gpus_) {
+    if (gpu.context == nullptr) continue;
+    if (const auto scope = Scope::enter(api_, gpu.context); scope.isOk()) {
+      if (gpu.staging != nullptr) api_.cuMemFreeHost(gpu.staging);
+      if (gpu.copies != nullptr) api_.cuStreamDestroy(gpu.copies);
+      if (gpu.module != nullptr) api_.cuModuleUnload(gpu.module);
+    }
+    api_.cuDevicePrimaryCtxRelease(gpu.handle);
+  }
+}
 
 Result<Gpu*> CudaDriver::usable(int device) {
   TUTTI_ASSIGN(Gpu * found, gpu(device));
@@ -236,8 +251,7 @@ Status CudaDriver::loadKernels(int device) {
 /// here: cuFuncLoad does nothing else, and drivers before 12.4, which lack it, must load a kernel to tell its
 /// registers.
 Status CudaDriver::loadFunctions(int device, Gpu& gpu) {
-  cuda::Module module = nullptr;
-  const cuda::Error loaded = api_.cuModuleLoadData(&module, kernels_.image.data());
+  const cuda::Error loaded = api_.cuModuleLoadData(&gpu.module, kernels_.image.data());
   if (loaded == cuda::kNoBinaryForGpu) {
     TUTTI_ASSIGN(const DeviceFacts of, facts(device));
     return {
@@ -255,7 +269,7 @@ Status CudaDriver::loadFunctions(int device, Gpu& gpu) {
     const std::string name = kernels_.nameOf(static_cast<ncclDataType_t>(i / kProtocols),
                                              static_cast<device::Protocol>(i % kProtocols));
     cuda::Function& function = gpu.functions[i];
-    TUTTI_TRY(check(api_.cuModuleGetFunction(&function, module, name.c_str()), "cuModuleGetFunction",
+    TUTTI_TRY(check(api_.cuModuleGetFunction(&function, gpu.module, name.c_str()), "cuModuleGetFunction",
                     "kernel {} on GPU {}", name, device));
     int registers = 0;
     if (api_.cuFuncLoad != nullptr)
@@ -462,14 +476,16 @@ Status CudaDriver::destroyEvent(int device, DeviceEvent event) {
   return check(api_.cuEventDestroy(event), "cuEventDestroy", "an event of GPU {}", device);
 }
 
-Status CudaDriver::recordEvent(int device, DeviceEvent event, DeviceStream stream) {
+Status CudaDriver::recordEvent(int device, DeviceEvent event, DeviceStream stream, bool inGraph) {
   TUTTI_ASSIGN(const Scope scope, enter(device));
-  return check(api_.cuEventRecord(event, stream), "cuEventRecord", "an event of GPU {}", device);
+  const unsigned flags = inGraph ? cuda::kEventExternal : 0;
+  return check(api_.cuEventRecordWithFlags(event, stream, flags), "cuEventRecordWithFlags",
+               "an event of GPU {}", device);
 }
 
-Status CudaDriver::waitEvent(int device, DeviceStream stream, DeviceEvent event) {
+Status CudaDriver::waitEvent(int device, DeviceStream stream, DeviceEvent event, bool inGraph) {
   TUTTI_ASSIGN(const Scope scope, enter(device));
-  return check(api_.cuStreamWaitEvent(stream, event, 0), "cuStreamWaitEvent",
+  return check(api_.cuStreamWaitEvent(stream, event, inGraph ? cuda::kEventExternal : 0), "cuStreamWaitEvent",
                "let a stream of GPU {} wait for an event", device);
 }
 

@@ -94,8 +94,10 @@ class Driver {
   /// Without timing.
   virtual Result<DeviceEvent> createEvent(int device) = 0;
   virtual Status destroyEvent(int device, DeviceEvent event) = 0;
-  virtual Status recordEvent(int device, DeviceEvent event, DeviceStream stream) = 0;
-  virtual Status waitEvent(int device, DeviceStream stream, DeviceEvent event) = 0;
+  /// `inGraph`: the stream is being captured, and every launch of the graph records the event, or waits for
+  /// what was recorded before that launch. Without it events of a captured stream only order the capture.
+  virtual Status recordEvent(int device, DeviceEvent event, DeviceStream stream, bool inGraph = false) = 0;
+  virtual Status waitEvent(int device, DeviceStream stream, DeviceEvent event, bool inGraph = false) = 0;
   /// True when what was recorded is done (or nothing was).
   virtual Result<bool> isDone(int device, DeviceEvent event) = 0;
 

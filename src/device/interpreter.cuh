@@ -30,6 +30,11 @@ class Interpreter {
     uint32_t number = headOf(calls, arguments.heads);
     const uint32_t index = blockIdx.x - calls[number].firstBlock;
     do {
+      // Calls of a chain may have fewer channels than its widest.
+      if (index >= static_cast<uint32_t>(calls[number].channels) * calls[number].lanes) {
+        number = calls[number].next;
+        continue;
+      }
       if (threadIdx.x == 0) {
         Shared& shared = view_.shared;
         shared.comm = arguments.comm;
@@ -43,7 +48,8 @@ class Interpreter {
       }
       __syncthreads();
       if (!runLane()) return;
-      number = calls[number].next;
+      number = view_.call().next;
+      __syncthreads();
     } while (number != 0);
   }
 
@@ -59,6 +65,22 @@ class Interpreter {
     return low;
   }
 
+  TUTTI_DEVICE bool runCall(const Comm* comm, const Call* calls, uint32_t number, uint32_t index) {
+    if (threadIdx.x == 0) {
+      Shared& shared = view_.shared;
+      shared.comm = comm;
+      shared.call = &calls[number];
+      shared.program = calls[number].program;
+      shared.callNumber = number;
+      shared.channel = index / calls[number].lanes;
+      shared.lane = index % calls[number].lanes;
+      shared.reporter = 0;
+      loadOperator<Number>(calls[number], shared);
+    }
+    __syncthreads();
+    return runLane();
+  }
+
   TUTTI_DEVICE bool runLane() {
     const Lane lane = view_.program().lanes()[view_.shared.lane];
     if (threadIdx.x == 0) planCall<kElement>(view_);
@@ -70,7 +92,6 @@ class Interpreter {
     __syncthreads();
     storeLinks(lane, links_);
     if (threadIdx.x == 0 && view_.program().sharedScratch) leaveChannel(view_);
-    if (view_.call().next != 0) __syncthreads();
     return true;
   }
 
@@ -110,14 +131,7 @@ class Interpreter {
 
   /// Up to the first barrier. False when the communicator is aborted.
   TUTTI_DEVICE bool begin(const Step& step, LinkState* receiver, LinkState* sender) {
-    Shared& shared = view_.shared;
-    if (step.hasSource) {
-      planBases(view_, step.source, step.sourceTeam, step.sourceTeamCount, shared.sources);
-    }
-    if (step.hasDestination) {
-      planBases(view_, step.destination, step.destinationTeam, step.destinationTeamCount,
-                shared.destinations);
-    }
+    planBases(view_, step);
     if (step.sizeKnown) planPieces<kElement>(view_, step, 0);
     if (receiver != nullptr && threadIdx.x == 0 && !beginReceive<kProtocol>(view_, *receiver)) return false;
     if (sender != nullptr && threadIdx.x == sendingThread()) return beginSend<kProtocol>(view_, *sender);
@@ -142,31 +156,27 @@ class Interpreter {
     const auto op = operatorOf<Number>(view_, step, o.sourceCount);
     Lines<kProtocol> lines(view_, step, receiver != nullptr ? receiver->peer : -1);
     // A message of unknown size is one piece: it passes as it is.
-    const int32_t pieces = step.sizeKnown ? step.pieces : 1;
+    const auto pieces = step.sizeKnown ? static_cast<uint32_t>(step.pieces) : 1;
     bool goesOn = true;
-    for (int32_t piece = 0; piece < pieces; ++piece) {
-      if (piece != 0 && piece % static_cast<int32_t>(kPlanned) == 0) {
+    for (uint32_t piece = 0; piece < pieces; ++piece) {
+      o.piece = piece % kPlanned;
+      if (piece != 0 && o.piece == 0) {
         __syncthreads();
         planPieces<kElement>(view_, step, piece);
         __syncthreads();
       }
-      const PiecePlan& plan = view_.shared.pieces[piece % static_cast<int32_t>(kPlanned)];
-      const uint64_t bytes = step.sizeKnown ? plan.bytes : view_.shared.incomingBytes;
+      const uint64_t bytes = step.sizeKnown ? view_.shared.pieces[o.piece].bytes : view_.shared.incomingBytes;
       // A message without data still has a line.
-      const bool lastEmpty = inLines && piece + 1 == pieces && *total == 0;
+      const bool lastEmpty = inLines && piece + 1 == pieces && o.inMessage == 0;
       if (bytes == 0 && !lastEmpty) continue;
-      o.sourceOffset = plan.sourceOffset;
-      o.destinationOffset = plan.destinationOffset;
       if (inLines) {
         goesOn = goesOn && lines.movePiece(o, op, bytes);
       } else {
-        if (step.receives) o.extra = view_.shared.incoming + *total;
-        if (step.kind == StepKind::reduceLocal) o.extra = o.destination(0);
-        if (step.sends) o.slot = view_.shared.outgoing + *total;
         movePiece(o, op, bytes);
       }
-      *total += bytes;
+      o.inMessage += bytes;
     }
+    *total = o.inMessage;
     return goesOn;
   }
 

@@ -30,8 +30,7 @@ static_assert(sizeof(LinkState) == kLinkStateBytes);
 
 /// A piece of a step: offsets from the operands' bases.
 struct PiecePlan {
-  uint64_t sourceOffset;
-  uint64_t destinationOffset;
+  uint64_t offsets[2];  // of what is read and what is written
   uint64_t bytes;
 };
 
@@ -52,9 +51,9 @@ struct Shared {
   uint64_t sharedSlices;  // ChannelState's, when the lane began
   uint64_t scale;         // bits of the operator's scalar, in the type that multiplies
   uint64_t divisor;
+  Op op;
   // of the step
-  const std::byte* sources[kMostMembers];  // bases of what the step reads: one, or a team's
-  std::byte* destinations[kMostMembers];
+  std::byte* bases[2][kMostMembers];  // of what the step reads and writes: of one rank, or of a team
   PiecePlan pieces[kPlanned];
   uint64_t bytesByLane[kWarp];  // of all pieces that the planner's lane plans
   const std::byte* incoming;    // place of the message in the slots or lines

@@ -42,6 +42,12 @@ TUTTI_DEVICE void storePart(std::byte* p, const Chunk<8>& chunk, uint32_t left, 
   for (uint32_t i = 0; i < left; ++i) p[i] = static_cast<std::byte>(word >> (8 * i));
 }
 
+/// How many lines a thread works on at once. A number is a register, however small.
+template <class Number>
+TUTTI_DEVICE constexpr int linesUnderWay() {
+  return sizeof(typename Number::Stored) == 1 ? 1 : 2;
+}
+
 /// Whether all operands in memory lie on multiples of 8.
 TUTTI_DEVICE bool alignedTo8(const Operands& o, bool receives) {
   uintptr_t bits = 0;
@@ -52,23 +58,32 @@ TUTTI_DEVICE bool alignedTo8(const Operands& o, bool receives) {
   return bits % 8 == 0;
 }
 
-/// Folds what `get(k, chunks)` brings. A message that comes first is waited for while the memory's loads are
-/// under way: nothing that another rank wrote before a message of lines is read here without a flag of its
-/// own.
-template <class Number, int kChunks, class Get>
+/// Folds what load(k, chunks) brings from memory and receive(chunks) from lines. The first source in memory
+/// is asked for before the message is waited for: nothing that another rank wrote before a message of lines
+/// is read here without a flag of its own.
+template <class Number, int kChunks, class Load, class Receive>
 TUTTI_DEVICE bool foldAll(const Operands& o, const Operator<Number>& op, bool receives,
-                          Chunk<8> (&chunks)[kChunks], Get&& get) {
-  if (op.copies) return get(0, chunks);
-  Accumulator<Number, 8> sums[kChunks];
-  Chunk<8> next[kChunks] = {};
-  const bool early = receives && o.extraAt == 0 && o.sourceCount > 1;
-  if (early && !get(1, next)) return false;
-  if (!get(0, chunks)) return false;
-  if (o.sourceCount > 1 && !early && !get(1, next)) return false;
-  start(op, sums, chunks);
-  for (uint32_t k = 1; k < o.sourceCount; ++k) {
-    if (k > 1 && !get(k, next)) return false;
-    fold(op, sums, next);
+                          Chunk<8> (&chunks)[kChunks], Load&& load, Receive&& receive) {
+  Accumulator<Number, 8> sums[kChunks] = {};
+  Chunk<8> early[kChunks] = {};
+  const uint32_t earlyAt = receives && o.extraAt == 0 ? 1 : 0;
+  if (earlyAt < o.sourceCount) load(earlyAt, early);
+#pragma unroll 1
+  for (uint32_t k = 0; k < o.sourceCount; ++k) {
+    if (receives && k == o.extraAt) {
+      if (!receive(chunks)) return false;
+    } else if (k == earlyAt) {
+#pragma unroll
+      for (int c = 0; c < kChunks; ++c) chunks[c] = early[c];
+    } else {
+      load(k, chunks);
+    }
+    if (op.copies) return true;
+    if (k == 0) {
+      start(op, sums, chunks);
+    } else {
+      fold(op, sums, chunks);
+    }
   }
   finish(op, sums, chunks);
   return true;
@@ -89,38 +104,31 @@ class Lines<Protocol::ll> {
   }
 
  private:
-  static constexpr int kUnroll = 2;
-
   template <class Number>
   TUTTI_DEVICE bool moveLines(const Operands& o, const Operator<Number>& op, uint64_t bytes, uint64_t lines) {
+    constexpr int kUnroll = linesUnderWay<Number>();
     const bool aligned = alignedTo8(o, in_ != nullptr);
     for (uint64_t first = threadIdx.x; first < lines; first += static_cast<uint64_t>(blockDim.x) * kUnroll) {
-      uint64_t line[kUnroll];
-      uint32_t left[kUnroll];
-#pragma unroll
-      for (int u = 0; u < kUnroll; ++u) {
-        line[u] = first + static_cast<uint64_t>(u) * blockDim.x;
-        left[u] = partLeft(bytes, line[u] * kDataLL);
-      }
-      Chunk<8> chunks[kUnroll];
-      const auto get = [&](uint32_t k, Chunk<8>(&to)[kUnroll]) {
-        if (in_ != nullptr && k == o.extraAt) return receive(line, lines, to);
+      const auto line = [&](int u) { return first + static_cast<uint32_t>(u) * blockDim.x; };
+      const auto left = [&](int u) { return partLeft(bytes, line(u) * kDataLL); };
+      Chunk<8> chunks[kUnroll] = {};
+      const auto receiveAll = [&](Chunk<8>(&to)[kUnroll]) { return receive(first, lines, to); };
+      const auto load = [&](uint32_t k, Chunk<8>(&to)[kUnroll]) {
         const std::byte* from = o.source(k);
 #pragma unroll
-        for (int u = 0; u < kUnroll; ++u) to[u] = loadPart(from + line[u] * kDataLL, left[u], aligned);
-        return true;
+        for (int u = 0; u < kUnroll; ++u) to[u] = loadPart(from + line(u) * kDataLL, left(u), aligned);
       };
-      if (!foldAll(o, op, in_ != nullptr, chunks, get)) return false;
+      if (!foldAll(o, op, in_ != nullptr, chunks, load, receiveAll)) return false;
       for (uint32_t k = 0; k < o.destinationCount; ++k) {
         std::byte* to = o.destination(k);
 #pragma unroll
-        for (int u = 0; u < kUnroll; ++u) storePart(to + line[u] * kDataLL, chunks[u], left[u], aligned);
+        for (int u = 0; u < kUnroll; ++u) storePart(to + line(u) * kDataLL, chunks[u], left(u), aligned);
       }
       if (out_ == nullptr) continue;
 #pragma unroll
       for (int u = 0; u < kUnroll; ++u) {
-        if (line[u] < lines) {
-          storeLine(out_ + line[u], chunks[u], static_cast<uint32_t>(view_.shared.outgoingNumber), ordered_);
+        if (line(u) < lines) {
+          storeLine(out_ + line(u), chunks[u], static_cast<uint32_t>(view_.shared.outgoingNumber), ordered_);
         }
       }
     }
@@ -129,14 +137,16 @@ class Lines<Protocol::ll> {
     return true;
   }
 
-  TUTTI_DEVICE bool receive(const uint64_t (&line)[kUnroll], uint64_t lines, Chunk<8> (&to)[kUnroll]) {
+  template <int kUnroll>
+  TUTTI_DEVICE bool receive(uint64_t first, uint64_t lines, Chunk<8> (&to)[kUnroll]) {
     const auto flag = static_cast<uint32_t>(view_.shared.incomingNumber);
     Spin spin(view_, WaitFor::data, peer_);
     for (;;) {
       bool all = true;
 #pragma unroll
       for (int u = 0; u < kUnroll; ++u) {
-        if (line[u] < lines) all = loadLine(in_ + line[u], flag, &to[u], ordered_) && all;
+        const uint64_t line = first + static_cast<uint32_t>(u) * blockDim.x;
+        if (line < lines) all = loadLine(in_ + line, flag, &to[u], ordered_) && all;
       }
       if (all) break;
       if (!spin.again()) return false;
@@ -168,8 +178,6 @@ class Lines<Protocol::ll128> {
   }
 
  private:
-  static constexpr int kUnroll = 2;  // lines a thread has under way
-  static constexpr int kChunks = 2 * kUnroll;
   static constexpr uint32_t kThreads = 8;  // of a line
   static constexpr uint32_t kLinesOfWarp = kWarp / kThreads;
 
@@ -178,55 +186,50 @@ class Lines<Protocol::ll128> {
 
   template <class Number>
   TUTTI_DEVICE bool moveLines(const Operands& o, const Operator<Number>& op, uint64_t bytes, uint64_t lines) {
+    constexpr int kUnroll = linesUnderWay<Number>();
+    constexpr int kChunks = 2 * kUnroll;
     const bool aligned = alignedTo8(o, in_ != nullptr);
     const uint64_t stride = static_cast<uint64_t>(blockDim.x / kWarp) * kLinesOfWarp;
     for (uint64_t first = static_cast<uint64_t>(threadIdx.x / kWarp) * kLinesOfWarp; first < lines;
          first += stride * kUnroll) {
-      uint64_t line[kUnroll];
-      uint64_t offsets[kChunks];
-      uint32_t left[kChunks];
-#pragma unroll
-      for (int u = 0; u < kUnroll; ++u) line[u] = first + static_cast<uint64_t>(u) * stride + laneGroup();
-#pragma unroll
-      for (int c = 0; c < kChunks; ++c) {
-        const uint32_t inLine = part() * 16 + static_cast<uint32_t>(c % 2) * 8;
-        offsets[c] = line[c / 2] * kDataLL128 + inLine;
-        left[c] = inLine == kDataLL128 ? 0 : partLeft(bytes, offsets[c]);
-      }
-      Chunk<8> chunks[kChunks];
-      const auto get = [&](uint32_t k, Chunk<8>(&to)[kChunks]) {
-        if (in_ != nullptr && k == o.extraAt) return receive(line, lines, to);
+      const uint64_t line = first + threadIdx.x % kWarp / kThreads;
+      const uint64_t begin = line * kDataLL128 + part() * 16;
+      const auto offset = [&](int c) {
+        return begin + static_cast<uint64_t>(c / 2) * stride * kDataLL128 + static_cast<uint32_t>(c % 2) * 8;
+      };
+      const auto left = [&](int c) { return c % 2 == 1 && holdsFlag() ? 0 : partLeft(bytes, offset(c)); };
+      Chunk<8> chunks[kChunks] = {};
+      const auto receiveAll = [&](Chunk<8>(&to)[kChunks]) { return receive(line, stride, lines, to); };
+      const auto load = [&](uint32_t k, Chunk<8>(&to)[kChunks]) {
         const std::byte* from = o.source(k);
 #pragma unroll
-        for (int c = 0; c < kChunks; ++c) to[c] = loadPart(from + offsets[c], left[c], aligned);
-        return true;
+        for (int c = 0; c < kChunks; ++c) to[c] = loadPart(from + offset(c), left(c), aligned);
       };
-      if (!foldAll(o, op, in_ != nullptr, chunks, get)) return false;
+      if (!foldAll(o, op, in_ != nullptr, chunks, load, receiveAll)) return false;
       for (uint32_t k = 0; k < o.destinationCount; ++k) {
         std::byte* to = o.destination(k);
 #pragma unroll
-        for (int c = 0; c < kChunks; ++c) storePart(to + offsets[c], chunks[c], left[c], aligned);
+        for (int c = 0; c < kChunks; ++c) storePart(to + offset(c), chunks[c], left(c), aligned);
       }
-      if (out_ != nullptr) send(line, lines, chunks);
+      if (out_ != nullptr) send(line, stride, lines, chunks);
     }
     if (in_ != nullptr) in_ += lines;
     if (out_ != nullptr) out_ += lines;
     return true;
   }
 
-  TUTTI_DEVICE static uint64_t laneGroup() { return threadIdx.x % kWarp / kThreads; }
-
   /// By whole warps.
-  TUTTI_DEVICE bool receive(const uint64_t (&line)[kUnroll], uint64_t lines, Chunk<8> (&to)[kChunks]) {
+  template <int kChunks>
+  TUTTI_DEVICE bool receive(uint64_t line, uint64_t stride, uint64_t lines, Chunk<8> (&to)[kChunks]) {
     Spin spin(view_, WaitFor::data, peer_);
     for (;;) {
       bool all = true;
 #pragma unroll
-      for (int u = 0; u < kUnroll; ++u) {
-        if (line[u] < lines) {
-          all =
-              loadLinePart(in_ + line[u], part(), view_.shared.incomingNumber, &to[2 * u], &to[2 * u + 1]) &&
-              all;
+      for (int u = 0; u < kChunks / 2; ++u) {
+        if (line + u * stride < lines) {
+          all = loadLinePart(in_ + line + u * stride, part(), view_.shared.incomingNumber, &to[2 * u],
+                             &to[2 * u + 1]) &&
+                all;
         }
       }
       if (__all_sync(kAllLanes, all)) break;
@@ -235,23 +238,27 @@ class Lines<Protocol::ll128> {
     spin.end();
     afterFlags();
 #pragma unroll
-    for (int u = 0; u < kUnroll; ++u) {
-      if (line[u] < lines) loadLineData(in_ + line[u], part(), &to[2 * u], &to[2 * u + 1]);
+    for (int u = 0; u < kChunks / 2; ++u) {
+      if (line + u * stride < lines)
+        loadLineData(in_ + line + u * stride, part(), &to[2 * u], &to[2 * u + 1]);
     }
     return true;
   }
 
-  TUTTI_DEVICE void send(const uint64_t (&line)[kUnroll], uint64_t lines, const Chunk<8> (&chunks)[kChunks]) {
+  template <int kChunks>
+  TUTTI_DEVICE void send(uint64_t line, uint64_t stride, uint64_t lines, const Chunk<8> (&chunks)[kChunks]) {
     __syncwarp();  // the eight stores of a line leave together
 #pragma unroll
-    for (int u = 0; u < kUnroll; ++u) {
-      if (line[u] < lines)
-        storeLinePart(out_ + line[u], part(), view_.shared.outgoingNumber, chunks[2 * u], chunks[2 * u + 1]);
+    for (int u = 0; u < kChunks / 2; ++u) {
+      if (line + u * stride < lines)
+        storeLinePart(out_ + line + u * stride, part(), view_.shared.outgoingNumber, chunks[2 * u],
+                      chunks[2 * u + 1]);
     }
     beforeFlags();
 #pragma unroll
-    for (int u = 0; u < kUnroll; ++u) {
-      if (line[u] < lines) storeLineFlag(out_ + line[u], part(), view_.shared.outgoingNumber);
+    for (int u = 0; u < kChunks / 2; ++u) {
+      if (line + u * stride < lines)
+        storeLineFlag(out_ + line + u * stride, part(), view_.shared.outgoingNumber);
     }
   }
 

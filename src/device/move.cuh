@@ -9,12 +9,13 @@ namespace tutti::device::TUTTI_KERNELS {
 
 constexpr uint32_t kVector = 16;
 
-/// How bytes are cut for the threads: `count` chunks, chunk i at offset(i).
+/// How bytes are cut for the threads: `count` chunks, the first at byte `first`; `gap` bytes that others move
+/// lie before chunk `gapAt`.
 struct Grid {
   uint64_t count;
-  uint64_t gapAfter;  // chunks before the gap
-  uint64_t gap;       // bytes that others move
-  uint64_t first;     // byte
+  uint64_t first;
+  uint64_t gap;
+  uint32_t gapAt;
 };
 
 /// One element may lie at any address.
@@ -35,38 +36,45 @@ TUTTI_DEVICE void storeBytes(std::byte* p, const Chunk<kBytes>& chunk) {
   for (int i = 0; i < kBytes; ++i) p[i] = bytes[i];
 }
 
-/// Chunks first, first + blockDim.x, ... of a grid.
+/// A thread's chunks: every blockDim.x-th of the grid, from `first` on. Offsets are made of 32-bit products,
+/// so that the compiler keeps no 64-bit number for each chunk from one tile to the next.
 template <int kBytes, int kUnroll>
 struct Tile {
   const Grid& grid;
   uint64_t first;
   bool aligned;  // to kBytes
 
-  TUTTI_DEVICE uint64_t chunk(int u) const { return first + static_cast<uint32_t>(u) * blockDim.x; }
-  TUTTI_DEVICE uint64_t offset(int u) const {
-    const uint64_t at = grid.first + chunk(u) * kBytes;
-    return kBytes != kVector && chunk(u) >= grid.gapAfter ? at + grid.gap : at;
+  TUTTI_DEVICE static uint32_t step(int u) { return static_cast<uint32_t>(u) * blockDim.x; }
+  TUTTI_DEVICE bool present(int u) const {
+    const uint64_t left = grid.count - first;
+    return step(u) < (left < 0x7fffffff ? static_cast<uint32_t>(left) : 0x7fffffffu);
+  }
+  TUTTI_DEVICE const std::byte* at(const std::byte* p, int u) const {
+    p += grid.first + first * kBytes;
+    if (kBytes != kVector && first + step(u) >= grid.gapAt) p += grid.gap;
+    return p + step(u) * static_cast<uint32_t>(kBytes);
   }
   TUTTI_DEVICE void load(const std::byte* from, Chunk<kBytes> (&chunks)[kUnroll]) const {
 #pragma unroll
     for (int u = 0; u < kUnroll; ++u) {
       chunks[u] = {};
-      if (chunk(u) >= grid.count) continue;
+      if (!present(u)) continue;
       if (kBytes == kVector || aligned) {
-        chunks[u] = loadPlain<kBytes>(from + offset(u));
+        chunks[u] = loadPlain<kBytes>(at(from, u));
       } else {
-        chunks[u] = loadBytes<kBytes>(from + offset(u));
+        chunks[u] = loadBytes<kBytes>(at(from, u));
       }
     }
   }
   TUTTI_DEVICE void store(std::byte* to, const Chunk<kBytes> (&chunks)[kUnroll]) const {
 #pragma unroll
     for (int u = 0; u < kUnroll; ++u) {
-      if (chunk(u) >= grid.count) continue;
+      if (!present(u)) continue;
+      auto* place = const_cast<std::byte*>(at(to, u));
       if (kBytes == kVector || aligned) {
-        storePlain<kBytes>(to + offset(u), chunks[u]);
+        storePlain<kBytes>(place, chunks[u]);
       } else {
-        storeBytes<kBytes>(to + offset(u), chunks[u]);
+        storeBytes<kBytes>(place, chunks[u]);
       }
     }
   }
@@ -121,27 +129,24 @@ TUTTI_DEVICE uint32_t commonOffset(const Operands& o, uint32_t bytes) {
 template <class Number>
 TUTTI_DEVICE void movePiece(const Operands& o, const Operator<Number>& op, uint64_t bytes) {
   constexpr uint32_t kElement = sizeof(typename Number::Stored);
-  constexpr int kUnroll = kElement == 1 ? 2 : 4;  // a byte becomes a register
+  constexpr int kUnroll = kElement == 1 ? 1 : kElement == 2 ? 2 : 4;  // a number is a register, however small
   if (op.copies && o.destinationCount == 1 && o.source(0) == o.destination(0)) return;
   const uint32_t offset = commonOffset(o, kVector);
   const bool aligned = commonOffset(o, kElement) == 0;
-  uint64_t head = bytes;
-  uint64_t vectors = 0;
-  if (offset != kVector && aligned) {
-    head = (kVector - offset) % kVector;
-    if (head > bytes) head = bytes;
-    vectors = (bytes - head) / kVector;
-  }
-  // Before and behind the vectors.
-  Grid rest{(bytes - vectors * kVector) / kElement, head / kElement, vectors * kVector, 0};
+  const bool inVectors = offset != kVector && aligned;
+  // Fewer than 16 bytes before the vectors.
+  uint32_t head = inVectors ? (kVector - offset) % kVector : 0;
+  if (head > bytes) head = static_cast<uint32_t>(bytes);
+  const uint64_t vectorBytes = inVectors ? (bytes - head) / kVector * kVector : 0;
+  const Grid vectors{vectorBytes / kVector, head, 0, 0};
+  Grid rest{(bytes - vectorBytes) / kElement, 0, vectorBytes, head / kElement};
   if (TUTTI_PLANT == TUTTI_PLANT_LOST_REMAINDER) rest.count = head / kElement;
   if (TUTTI_PLANT == TUTTI_PLANT_BEHIND_END) ++rest.count;
-  const Grid middle{vectors, ~0ull, 0, head};
   if (op.copies) {
-    copyGrid<kVector, 4>(o, middle, true);
+    copyGrid<kVector, 4>(o, vectors, true);
     copyGrid<kElement, 2>(o, rest, aligned);
   } else {
-    reduceGrid<Number, kVector, kUnroll>(o, op, middle, true);
+    reduceGrid<Number, kVector, kUnroll>(o, op, vectors, true);
     reduceGrid<Number, kElement, 2>(o, op, rest, aligned);
   }
 }

@@ -105,41 +105,55 @@ TUTTI_DEVICE std::byte* baseOf(const LaneView& view, const Location& location, i
   return reinterpret_cast<std::byte*>(loadRelaxed(isInput ? &board->input : &board->output));
 }
 
-/// Bases of one side of a step: of the location, or of each member of a team. By all threads.
-template <class Pointer>
-TUTTI_DEVICE void planBases(const LaneView& view, const Location& location, uint32_t team, uint32_t teamCount,
-                            Pointer* bases) {
-  if (teamCount == 0) {
-    if (threadIdx.x == blockDim.x - kWarp) {
-      const int32_t rank = location.ofPeer ? valueAt(location.rank, view.cursor.iteration) : view.comm().rank;
-      bases[0] = baseOf(view, location, rank);
+/// Bases of what the step reads (side 0) and writes (side 1): of the location, or of each member of a team.
+/// By all threads.
+TUTTI_DEVICE void planBases(const LaneView& view, const Step& step) {
+#pragma unroll 1
+  for (uint32_t side = 0; side < 2; ++side) {
+    if (!(side == 0 ? step.hasSource : step.hasDestination)) continue;
+    const Location& location = side == 0 ? step.source : step.destination;
+    const uint32_t team = side == 0 ? step.sourceTeam : step.destinationTeam;
+    const uint32_t teamCount = side == 0 ? step.sourceTeamCount : step.destinationTeamCount;
+    // Without a team: by the thread that plans the first piece.
+    const uint32_t first = teamCount != 0 ? threadIdx.x : threadIdx.x - (blockDim.x - kWarp);
+#pragma unroll 1
+    for (uint32_t i = first; i < (teamCount != 0 ? teamCount : 1); i += blockDim.x) {
+      int32_t rank = view.comm().rank;
+      if (teamCount != 0) {
+        rank = view.program().rankNumbers()[team + i];
+      } else if (location.ofPeer) {
+        rank = valueAt(location.rank, view.cursor.iteration);
+      }
+      view.shared.bases[side][i] = baseOf(view, location, rank);
     }
-    return;
-  }
-  for (uint32_t i = threadIdx.x; i < teamCount; i += blockDim.x) {
-    bases[i] = baseOf(view, location, view.program().rankNumbers()[team + i]);
   }
 }
 
 /// Pieces first .. first + kPlanned of the step; with the first ones, the bytes of all. By the last warp.
 template <uint32_t kElementBytes>
-TUTTI_DEVICE void planPieces(const LaneView& view, const Step& step, int32_t first) {
+TUTTI_DEVICE void planPieces(const LaneView& view, const Step& step, uint32_t first) {
   if (threadIdx.x < blockDim.x - kWarp) return;
-  const auto lane = static_cast<int32_t>(threadIdx.x % kWarp);
-  const auto bytesOf = [&](int32_t piece) {
-    return positionOf<kElementBytes>(view, segmentAt(step.size, view.cursor.iteration, piece)).bytes;
-  };
-  if (first + lane < step.pieces) {
-    PiecePlan& plan = view.shared.pieces[lane];
-    const int32_t piece = first + lane;
-    plan.bytes = bytesOf(piece);
-    if (step.hasSource) plan.sourceOffset = offsetOf<kElementBytes>(view, step.source, piece);
-    if (step.hasDestination) plan.destinationOffset = offsetOf<kElementBytes>(view, step.destination, piece);
+  const uint32_t lane = threadIdx.x % kWarp;
+  const auto pieces = static_cast<uint32_t>(step.pieces);
+  uint64_t sum = 0;
+#pragma unroll 1
+  for (uint32_t piece = first + lane; piece < pieces; piece += kPlanned) {
+    const int32_t segment = segmentAt(step.size, view.cursor.iteration, static_cast<int32_t>(piece));
+    const uint64_t bytes = positionOf<kElementBytes>(view, segment).bytes;
+    sum += bytes;
+    if (piece == first + lane) {
+      view.shared.pieces[lane].bytes = bytes;
+#pragma unroll 1
+      for (uint32_t side = 0; side < 2; ++side) {
+        if (!(side == 0 ? step.hasSource : step.hasDestination)) continue;
+        const Location& location = side == 0 ? step.source : step.destination;
+        view.shared.pieces[lane].offsets[side] =
+            offsetOf<kElementBytes>(view, location, static_cast<int32_t>(piece));
+      }
+    }
+    if (first != 0) break;
   }
-  if (first != 0 || !step.receives) return;
-  uint64_t bytes = 0;
-  for (int32_t piece = lane; piece < step.pieces; piece += kPlanned) bytes += bytesOf(piece);
-  view.shared.bytesByLane[lane] = bytes;
+  if (first == 0) view.shared.bytesByLane[lane] = sum;
 }
 
 /// Of the whole message that a step expects.
@@ -152,44 +166,43 @@ TUTTI_DEVICE uint64_t expectedBytes(const Shared& shared, const Step& step) {
 
 /// What a piece is made of and goes to. In the order in which sources are added:
 ///   [destination 0 (reduceLocal) or the message, when it is first]  members or source  [the message, else]
+/// Addresses stay in shared memory, since registers are few.
 struct Operands {
-  const std::byte* const* sources;
-  std::byte* const* destinations;
-  uint64_t sourceOffset;
-  uint64_t destinationOffset;
+  const Shared& shared;
   uint32_t sourceCount;       // all
-  uint32_t destinationCount;  // all
+  uint32_t destinationCount;  // all in memory
   uint32_t extraAt;           // which source is the message or the destination; none: sourceCount
-  const std::byte* extra;     // null for a message in lines
-  std::byte* slot;            // the last destination, when not null
+  bool reducesLocally;
+  bool hasSlot;        // the last destination is the outgoing message's slot
+  uint32_t piece;      // among the planned ones
+  uint64_t inMessage;  // offset of the piece in the messages
 
   TUTTI_DEVICE const std::byte* source(uint32_t k) const {
-    if (k == extraAt) return extra;
-    return sources[k - (extraAt == 0 ? 1 : 0)] + sourceOffset;
+    if (k == extraAt) return reducesLocally ? destination(0) : shared.incoming + inMessage;
+    return shared.bases[0][k - (extraAt == 0 ? 1 : 0)] + shared.pieces[piece].offsets[0];
   }
   TUTTI_DEVICE std::byte* destination(uint32_t k) const {
-    if (slot != nullptr && k == destinationCount - 1) return slot;
-    return destinations[k] + destinationOffset;
+    if (hasSlot && k == destinationCount - 1) return shared.outgoing + inMessage;
+    return shared.bases[1][k] + shared.pieces[piece].offsets[1];
   }
 };
 
-/// Counts of a step's operands, without the places of a piece. Lines are no destination in memory.
 TUTTI_DEVICE Operands operandsOf(const Shared& shared, const Step& step, bool messagesInSlots) {
-  Operands o;
-  o.sources = shared.sources;
-  o.destinations = shared.destinations;
-  o.sourceOffset = o.destinationOffset = 0;
-  o.extra = nullptr;
-  o.slot = nullptr;
-  const bool hasExtra = step.receives || step.kind == StepKind::reduceLocal;
+  const bool reducesLocally = step.kind == StepKind::reduceLocal;
+  const bool hasExtra = step.receives || reducesLocally;
+  const bool hasSlot = step.sends && messagesInSlots;
   const uint32_t own = step.hasSource ? (step.sourceTeamCount != 0 ? step.sourceTeamCount : 1) : 0;
-  o.sourceCount = own + (hasExtra ? 1 : 0);
+  const uint32_t kept =
+      step.hasDestination ? (step.destinationTeamCount != 0 ? step.destinationTeamCount : 1) : 0;
   const bool last = step.receives && step.hasSource && !step.messageFirst;
-  o.extraAt = !hasExtra || last ? own : 0;
-  o.destinationCount =
-      (step.hasDestination ? (step.destinationTeamCount != 0 ? step.destinationTeamCount : 1) : 0) +
-      (step.sends && messagesInSlots ? 1 : 0);
-  return o;
+  return {shared,
+          own + (hasExtra ? 1 : 0),
+          kept + (hasSlot ? 1 : 0),
+          !hasExtra || last ? own : 0,
+          reducesLocally,
+          hasSlot,
+          0,
+          0};
 }
 
 }  // namespace tutti::device::TUTTI_KERNELS

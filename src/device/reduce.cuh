@@ -7,31 +7,31 @@
 
 namespace tutti::device::TUTTI_KERNELS {
 
-/// What one step does to its sources. The same for all threads.
+/// What one step does to its sources. The same for all threads; numbers stay in shared memory, since
+/// registers are few.
 template <class Number>
 struct Operator {
-  Op op;
+  const Shared& shared;
   bool scalesFirst;
   bool scalesRest;
   bool divides;
   bool copies;  // bits pass as they are: one source, which is neither scaled nor divided
-  typename Number::Scale scale;
-  uint64_t divisor;
+
+  TUTTI_DEVICE typename Number::Scale scale() const {
+    typename Number::Scale result;
+    std::memcpy(&result, &shared.scale, sizeof result);
+    return result;
+  }
 };
 
 /// The call's operator, as far as it applies to the step.
 template <class Number>
 TUTTI_DEVICE Operator<Number> operatorOf(const LaneView& view, const Step& step, uint32_t sources) {
-  Operator<Number> result;
   const ScaledSources scaled = view.call().hasScale ? step.scaled : ScaledSources::none;
-  result.op = view.call().op;
-  result.scalesFirst = scaled == ScaledSources::first || scaled == ScaledSources::all;
-  result.scalesRest = sources > 1 && (scaled == ScaledSources::rest || scaled == ScaledSources::all);
-  result.divides = step.finalize && view.shared.divisor != 1;
-  result.copies = sources == 1 && !result.scalesFirst && !result.divides;
-  std::memcpy(&result.scale, &view.shared.scale, sizeof result.scale);
-  result.divisor = view.shared.divisor;
-  return result;
+  const bool first = scaled == ScaledSources::first || scaled == ScaledSources::all;
+  const bool rest = sources > 1 && (scaled == ScaledSources::rest || scaled == ScaledSources::all);
+  const bool divides = step.finalize && view.shared.divisor != 1;
+  return {view.shared, first, rest, divides, sources == 1 && !first && !divides};
 }
 
 /// Where steps find it: by one thread, when the call begins.
@@ -41,6 +41,7 @@ TUTTI_DEVICE void loadOperator(const Call& call, Shared& shared) {
       call.scalar != nullptr ? Number::scaleAt(call.scalar) : Number::scaleOf(call.scale);
   std::memcpy(&shared.scale, &scale, sizeof scale);
   shared.divisor = call.divisor;
+  shared.op = call.op;
 }
 
 /// The numbers of a chunk, as they are computed.
@@ -105,7 +106,7 @@ TUTTI_DEVICE void start(const Operator<Number>& op, Accumulator<Number, kBytes> 
 #pragma unroll
   for (int u = 0; u < kUnroll; ++u) {
     sums[u] = Accumulator<Number, kBytes>::of(chunks[u]);
-    if (op.scalesFirst) sums[u].scale(op.scale);
+    if (op.scalesFirst) sums[u].scale(op.scale());
   }
 }
 
@@ -114,15 +115,15 @@ template <class Number, int kBytes, int kUnroll>
 TUTTI_DEVICE void fold(const Operator<Number>& op, Accumulator<Number, kBytes> (&sums)[kUnroll],
                        const Chunk<kBytes> (&chunks)[kUnroll]) {
   // Chosen once a source, not once a number.
-  switch (op.op) {
+  switch (op.shared.op) {
     case Op::sum:
-      return combineAll<Op::sum>(sums, chunks, op.scalesRest, op.scale);
+      return combineAll<Op::sum>(sums, chunks, op.scalesRest, op.scale());
     case Op::prod:
-      return combineAll<Op::prod>(sums, chunks, op.scalesRest, op.scale);
+      return combineAll<Op::prod>(sums, chunks, op.scalesRest, op.scale());
     case Op::max:
-      return combineAll<Op::max>(sums, chunks, op.scalesRest, op.scale);
+      return combineAll<Op::max>(sums, chunks, op.scalesRest, op.scale());
     case Op::min:
-      return combineAll<Op::min>(sums, chunks, op.scalesRest, op.scale);
+      return combineAll<Op::min>(sums, chunks, op.scalesRest, op.scale());
   }
 }
 
@@ -133,7 +134,7 @@ TUTTI_DEVICE void finish(const Operator<Number>& op, Accumulator<Number, kBytes>
 #pragma unroll
   for (int u = 0; u < kUnroll; ++u) {
     if constexpr (Number::kDivides) {
-      if (op.divides) sums[u].divide(op.divisor);
+      if (op.divides) sums[u].divide(op.shared.divisor);
     }
     chunks[u] = sums[u].chunk();
   }

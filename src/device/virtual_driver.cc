@@ -206,11 +206,12 @@ class VirtualDriver : public Driver {
   Status destroyEvent(int device, DeviceEvent event) override {
     return check(runtime_.eventDestroy(event), "destroy an event of virtual GPU {}", device);
   }
-  Status recordEvent(int device, DeviceEvent event, DeviceStream stream) override {
-    return check(runtime_.eventRecord(device, stream, event), "record an event of virtual GPU {}", device);
+  Status recordEvent(int device, DeviceEvent event, DeviceStream stream, bool inGraph) override {
+    return check(runtime_.eventRecord(device, stream, event, inGraph ? 1 : 0),
+                 "record an event of virtual GPU {}", device);
   }
-  Status waitEvent(int device, DeviceStream stream, DeviceEvent event) override {
-    return check(runtime_.eventWait(device, stream, event),
+  Status waitEvent(int device, DeviceStream stream, DeviceEvent event, bool inGraph) override {
+    return check(runtime_.eventWait(device, stream, event, inGraph ? 1 : 0),
                  "let a stream of virtual GPU {} wait for an event", device);
   }
   Result<bool> isDone(int device, DeviceEvent event) override {

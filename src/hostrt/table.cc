@@ -318,15 +318,17 @@ int eventDestroy(void* event) {
   return guarded([&] { return destroyEvent(static_cast<cudaEvent_t>(event)) == cudaSuccess ? 0 : EINVAL; });
 }
 
-int eventRecord(int number, void* handle, void* event) {
+int eventRecord(int number, void* handle, void* event, int inGraph) {
   return onStream(number, handle, [&](Stream& stream) {
-    return recordEvent(static_cast<cudaEvent_t>(event), stream, cudaEventRecordDefault);
+    return recordEvent(static_cast<cudaEvent_t>(event), stream,
+                       inGraph != 0 ? cudaEventRecordExternal : cudaEventRecordDefault);
   });
 }
 
-int eventWait(int number, void* handle, void* event) {
+int eventWait(int number, void* handle, void* event, int inGraph) {
   return onStream(number, handle, [&](Stream& stream) {
-    return waitForEvent(stream, static_cast<cudaEvent_t>(event), cudaEventWaitDefault);
+    return waitForEvent(stream, static_cast<cudaEvent_t>(event),
+                        inGraph != 0 ? cudaEventWaitExternal : cudaEventWaitDefault);
   });
 }
 

@@ -41,6 +41,11 @@ class CudaDriverTest : public testing::Test {
     EXPECT_EQ(fake->forbiddenCalls, 0) << "calls that a capture forbids are made in relaxed mode";
     EXPECT_EQ(fake->copyStreams.count(nullptr), 0u) << "nothing of ours is on the legacy stream";
     for (void* stream : fake->copyStreams) EXPECT_EQ(static_cast<FakeStream*>(stream)->flags, 1u);
+    fake->errors.clear();
+    driver.reset();
+    EXPECT_EQ(fake->stack, callersStack);
+    EXPECT_TRUE(fake->memory.empty()) << "the driver's own memory goes with it";
+    for (const test::FakeContext& context : fake->contexts) EXPECT_FALSE(context.isRetained);
   }
   /// The driver, with a context of the caller's current.
   Driver& open() {

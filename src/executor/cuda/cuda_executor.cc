@@ -68,7 +68,8 @@ struct CudaExecutor::State {
   CudaComm comm;
   CudaPrograms programs;
   LaunchMemory pieces;
-  DeviceEvent lastCall = nullptr;  // behind the last call that was not captured
+  DeviceEvent lastCall = nullptr;  // behind the last call, or launch of a graph with calls
+  bool hasGraphs = false;          // with calls: where their launches come is not told
   DeviceStream lastStream = nullptr;
   bool hasLastCall = false;
   uint64_t calls = 0;
@@ -335,15 +336,18 @@ Result<CudaLaunchFacts> CudaExecutor::State::launch(CudaLaunch& launch, DeviceSt
 Status CudaExecutor::State::enqueueKernel(const CudaLaunch& launch, uint32_t threads,
                                           device::LaunchArguments& arguments, DeviceStream stream,
                                           uint64_t capture) {
-  const bool isCaptured = capture != 0;  // the graph has its order
-  if (!isCaptured && hasLastCall && (stream != lastStream || meansManyStreams(stream)))
-    TUTTI_TRY(driver.waitEvent(device, stream, lastCall));
+  // A graph has its order, but its launches must keep to that of calls and other graphs, and those to its.
+  // (The event of calls stands for both: whoever launches a graph records it, too.)
+  const bool isCaptured = capture != 0;
+  if (isCaptured) hasLastCall = hasGraphs = true;
+  if (hasLastCall && (hasGraphs || stream != lastStream || meansManyStreams(stream)))
+    TUTTI_TRY(driver.waitEvent(device, stream, lastCall, isCaptured));
   TUTTI_TRY(driver.launch(
       device, stream,
       {launch.type, launch.protocol, launch.blocks, threads, sharedBytesFor(launch.mostLinks), &arguments}));
-  if (isCaptured) return Status::ok();
   // At once, not when another stream comes: this one may have been destroyed by then.
-  TUTTI_TRY(driver.recordEvent(device, lastCall, stream));
+  TUTTI_TRY(driver.recordEvent(device, lastCall, stream, isCaptured));
+  if (isCaptured) return Status::ok();
   hasLastCall = true;
   lastStream = stream;
   return Status::ok();

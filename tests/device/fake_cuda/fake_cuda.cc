@@ -88,6 +88,11 @@ int primaryCtxRetain(void** context, int device) {
   *context = &one;
   return 0;
 }
+int primaryCtxRelease(int device) {
+  ENTER("cuDevicePrimaryCtxRelease");
+  fake().contexts[device - 40].isRetained = false;
+  return 0;
+}
 int ctxPush(void* context) {
   ENTER("cuCtxPushCurrent");
   fake().stack.push_back(static_cast<FakeContext*>(context));
@@ -122,6 +127,10 @@ int moduleLoadData(void** module, const void* image) {
   if (std::strcmp(static_cast<const char*>(image), "image") != 0) return 200;
   *module = current();
   return 0;
+}
+int moduleUnload(void* module) {
+  ENTER_UNSAFE("cuModuleUnload");
+  return module == current() ? 0 : kInvalidContext;
 }
 int moduleGetFunction(void** function, void* module, const char* name) {
   ENTER("cuModuleGetFunction");
@@ -243,6 +252,11 @@ int streamCreate(void** stream, unsigned flags) {
   *stream = new FakeStream{current(), flags, false, 0, 0};
   return 0;
 }
+int streamDestroy(void* stream) {
+  ENTER("cuStreamDestroy");
+  delete static_cast<FakeStream*>(stream);
+  return 0;
+}
 int streamSynchronize(void* stream) {
   (void)stream;
   return enterUnsafe("cuStreamSynchronize");
@@ -278,8 +292,8 @@ int eventDestroy(void* event) {
   delete static_cast<FakeEvent*>(event);
   return 0;
 }
-int eventRecord(void* event, void* stream) {
-  ENTER("cuEventRecord");
+int eventRecord(void* event, void* stream, unsigned) {
+  ENTER("cuEventRecordWithFlags");
   static_cast<FakeEvent*>(event)->recorded = static_cast<FakeStream*>(stream);
   return 0;
 }
@@ -301,6 +315,9 @@ const std::map<std::string, void*>& table() {
       {"cuDeviceGetPCIBusId", reinterpret_cast<void*>(deviceGetPCIBusId)},
       {"cuDeviceCanAccessPeer", reinterpret_cast<void*>(deviceCanAccessPeer)},
       {"cuDevicePrimaryCtxRetain", reinterpret_cast<void*>(primaryCtxRetain)},
+      {"cuDevicePrimaryCtxRelease", reinterpret_cast<void*>(primaryCtxRelease)},
+      {"cuModuleUnload", reinterpret_cast<void*>(moduleUnload)},
+      {"cuStreamDestroy", reinterpret_cast<void*>(streamDestroy)},
       {"cuCtxPushCurrent", reinterpret_cast<void*>(ctxPush)},
       {"cuCtxPopCurrent", reinterpret_cast<void*>(ctxPop)},
       {"cuCtxGetCurrent", reinterpret_cast<void*>(ctxGetCurrent)},
@@ -330,7 +347,7 @@ const std::map<std::string, void*>& table() {
       {"cuThreadExchangeStreamCaptureMode", reinterpret_cast<void*>(exchangeCaptureMode)},
       {"cuEventCreate", reinterpret_cast<void*>(eventCreate)},
       {"cuEventDestroy", reinterpret_cast<void*>(eventDestroy)},
-      {"cuEventRecord", reinterpret_cast<void*>(eventRecord)},
+      {"cuEventRecordWithFlags", reinterpret_cast<void*>(eventRecord)},
       {"cuEventQuery", reinterpret_cast<void*>(eventQuery)},
   };
   return all;

@@ -57,14 +57,18 @@ TEST_P(DeviceRanks, AllSchedulesGiveExactResultsInAllProtocolsForAllKindsOfSizes
   const int ranks = GetParam();
   DeviceTeam team({.ranks = ranks});
   std::mt19937_64 random(static_cast<uint64_t>(ranks));
+  // Around the borders of lines, slots, slices; elements of a block, the type is drawn below. Many ranks keep
+  // few cores busy for long: each of their schedules then has some of the sizes.
+  const std::vector<size_t> counts = {0, 1500, 1, 77};
+  const size_t sizes = test::scaled<size_t>(ranks <= 4 ? 4 : 1, 1);
   std::vector<CallBuffers> calls;
+  size_t drawn = 0;
   for (const Call& form : allForms(ranks)) {
     for (const Protocol protocol : kProtocols) {
       bool otherProtocol = false;
-      // around the borders of lines, slots, slices; elements of a block, the type is drawn below
-      for (const size_t count : {0, 1, 77, 1500}) {
+      for (size_t n = 0; n < sizes && !otherProtocol; ++n) {
         Call call = form;
-        call.count = count;
+        call.count = counts[drawn++ % counts.size()];
         call.reduction = randomReduction(random);
         call.salt = calls.size();
         call.root = static_cast<int>(random() % static_cast<uint64_t>(ranks));
@@ -73,7 +77,7 @@ TEST_P(DeviceRanks, AllSchedulesGiveExactResultsInAllProtocolsForAllKindsOfSizes
         calls.emplace_back(ranks, call);
         const CudaLaunchFacts facts = team.enqueue(calls.back(), protocol);
         otherProtocol = facts.protocol != protocol;
-        if (HasFailure() || otherProtocol || test::kThreadSanitizer) break;
+        if (HasFailure()) break;
       }
       if (HasFailure() || otherProtocol) break;
     }
