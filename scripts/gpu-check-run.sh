@@ -201,6 +201,7 @@ baseline() {
   case $status in 0|skipped) ;; *) stopped="gpu-baseline failed, so nothing else was tried: $(tail -n 1 "$folder/output.txt")" ;; esac
   devices=$(grep -c '"compute_capability"' "$out/baseline.json" 2> /dev/null)
   devices=${devices:-0}
+  free=$(sed -n 's/.*"free_bytes": \([0-9]*\).*/\1/p' "$out/baseline.json" 2> /dev/null | head -n 1)
 }
 
 # suite_of TITLE COLLECTIVES RANKS ARGUMENTS...: each with each number of ranks.
@@ -301,8 +302,12 @@ measure_small() {
 }
 measure_large() {
   count=$1; collective=$2; shift 2
-  [ "$max_bytes" -ge 16777216 ] || return
-  check "$collective" "$count" 20 "${collective}_perf" -T 15 -g "$count" -d "$(type_of "$collective")" -b 16M -e "$max_bytes" -f 4 -n 5 -w 2 -c 0 "$@"
+  # What each rank sends and receives must fit the devices, with something to spare.
+  on_one=$((devices > 0 ? (count + devices - 1) / devices : count))
+  most=$max_bytes
+  while [ -n "$free" ] && [ $((most * 5 * on_one / 2)) -gt "$free" ]; do most=$((most / 4)); done
+  [ "$most" -ge 16777216 ] || return
+  check "$collective" "$count" 20 "${collective}_perf" -T 15 -g "$count" -d "$(type_of "$collective")" -b 16M -e "$most" -f 4 -n 5 -w 2 -c 0 "$@"
 }
 
 table() {
@@ -361,7 +366,7 @@ sanitizer_step() {
   wrapper=
 }
 
-devices=0; nccl=; sanitizer=; stopped=
+devices=0; free=; nccl=; sanitizer=; stopped=
 started=$(date -u +%Y-%m-%dT%H:%M:%SZ)
 cp "$here/version.txt" "$out/version.txt"
 finish() {
