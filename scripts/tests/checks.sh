@@ -42,3 +42,6 @@ tidy_everything() {
   # shellcheck disable=SC2046
   run_tidy $(source_files 'src/*.cc' 'perf/*.cc' 'tools/*.cc')
 }
+
+# What nvcc makes of the kernels. Skipped without it.
+gpu_kernels() { tools/check_kernels/check_kernels --self-test; tools/check_kernels/check_kernels --jobs "$jobs"; }

@@ -57,8 +57,8 @@ typedef struct tuttiKernelShape {
 } tuttiKernelShape;
 
 /// Where a pointer's memory is.
-typedef enum tuttiPointerKind {
-  tuttiPointerUnknown,  // plain memory, or none
+typedef enum tuttiPointerKind {  // NOLINT(readability-identifier-naming): C, like its neighbours
+  tuttiPointerUnknown,           // plain memory, or none
   tuttiPointerHost,
   tuttiPointerDevice,
   tuttiPointerManaged

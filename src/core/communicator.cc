@@ -232,19 +232,27 @@ bool Communicator::mayReachDevice(int rank, int peer, std::string* why) const {
     *why = "NCCL_P2P_LEVEL=LOC";
     return false;
   }
-  const auto nodeOf = [&](int of) {
-    const auto gpu = parseBusId(peers_[static_cast<size_t>(of)].gpu);
-    return gpu ? topology_->graph.gpuAt(*gpu) : kNoNode;
-  };
-  const NodeId gpu = nodeOf(rank), other = nodeOf(peer);
+  const NodeId gpu = gpuNode(rank), other = gpuNode(peer);
   // Where the topology has no such GPUs, nothing is known to lie between them.
   if (gpu == kNoNode || other == kNoNode) return true;
   return mayReach(topology_->graph, topology_->paths(), gpu, other, level, why);
 }
 
+/// In the topology's graph; kNoNode where that does not have the rank's GPU.
+NodeId Communicator::gpuNode(int rank) const {
+  const auto gpu = parseBusId(peers_[static_cast<size_t>(rank)].gpu);
+  return gpu ? topology_->graph.gpuAt(*gpu) : kNoNode;
+}
+
 KernelMachine Communicator::kernelMachine() const {
-  // Twins store lines whole; between GPUs NVLink does.
-  return {.bandwidth = deviceBandwidth_, .wholeLines = world() == World::virtualGpus};
+  // Twins store lines whole; GPUs do over NVLink, and in their own memory.
+  const auto isWhole = [&](int rank) {
+    const NodeId from = gpuNode(0), to = gpuNode(rank);
+    return from != kNoNode && to != kNoNode && topology_->paths().between(from, to).type <= PathType::nvb;
+  };
+  bool wholeLines = true;
+  for (int rank = 0; rank < setup_.ranks && world() == World::gpus; ++rank) wholeLines &= isWhole(rank);
+  return {.bandwidth = deviceBandwidth_, .wholeLines = wholeLines};
 }
 
 Status Communicator::drainKernels(Deadline deadline) const {

@@ -140,6 +140,7 @@ class Communicator {
  private:
   Status connectTo(Deadline deadline);
   void startMonitor();
+  NodeId gpuNode(int rank) const;
   Status findTopology();
   Status startKernels(Deadline deadline);
   Status drainKernels(Deadline deadline) const;

@@ -6,7 +6,7 @@
 
 namespace tutti::device {
 
-/// Empty where the library was built without nvcc.
+/// Empty where the library was built without them (CMake option TUTTI_GPU_KERNELS).
 std::span<const std::byte> embeddedKernels();
 
 }  // namespace tutti::device

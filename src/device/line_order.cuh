@@ -62,9 +62,11 @@ TUTTI_DEVICE void beforeFlags() { __syncwarp(); }
 TUTTI_DEVICE void storeLinePart(LineLL128* line, uint32_t part, [[maybe_unused]] uint64_t flag,
                                 const Chunk<8>& first, const Chunk<8>& second) {
 #if TUTTI_PLANT == TUTTI_PLANT_TORN_LINE
-  if (part == 7) storeRelease(&line->flag, flag);
-  __syncwarp();
-  __nanosleep(1'000'000);
+  if (part == 7) {
+    storeRelease(&line->flag, flag);
+  } else {
+    __nanosleep(100'000);
+  }
 #endif
   uint64_t* words = reinterpret_cast<uint64_t*>(line) + 2 * part;
   storeRelaxed(words, wordOf(first));

@@ -51,9 +51,11 @@ TUTTI_DEVICE constexpr int linesUnderWay() {
 /// Whether all operands in memory lie on multiples of 8.
 TUTTI_DEVICE bool alignedTo8(const Operands& o, bool receives) {
   uintptr_t bits = 0;
+#pragma unroll 1
   for (uint32_t k = 0; k < o.sourceCount; ++k) {
     if (!receives || k != o.extraAt) bits |= reinterpret_cast<uintptr_t>(o.source(k));
   }
+#pragma unroll 1
   for (uint32_t k = 0; k < o.destinationCount; ++k) bits |= reinterpret_cast<uintptr_t>(o.destination(k));
   return bits % 8 == 0;
 }
@@ -119,6 +121,7 @@ class Lines<Protocol::ll> {
         for (int u = 0; u < kUnroll; ++u) to[u] = loadPart(from + line(u) * kDataLL, left(u), aligned);
       };
       if (!foldAll(o, op, in_ != nullptr, chunks, load, receiveAll)) return false;
+#pragma unroll 1
       for (uint32_t k = 0; k < o.destinationCount; ++k) {
         std::byte* to = o.destination(k);
 #pragma unroll
@@ -206,6 +209,7 @@ class Lines<Protocol::ll128> {
         for (int c = 0; c < kChunks; ++c) to[c] = loadPart(from + offset(c), left(c), aligned);
       };
       if (!foldAll(o, op, in_ != nullptr, chunks, load, receiveAll)) return false;
+#pragma unroll 1
       for (uint32_t k = 0; k < o.destinationCount; ++k) {
         std::byte* to = o.destination(k);
 #pragma unroll

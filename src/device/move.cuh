@@ -88,6 +88,7 @@ TUTTI_DEVICE void copyGrid(const Operands& o, const Grid& grid, bool aligned) {
     const Tile<kBytes, kUnroll> tile{grid, first, aligned};
     Chunk<kBytes> chunks[kUnroll];
     tile.load(from, chunks);
+#pragma unroll 1
     for (uint32_t k = 0; k < o.destinationCount; ++k) tile.store(o.destination(k), chunks);
   }
 }
@@ -104,11 +105,13 @@ TUTTI_DEVICE void reduceGrid(const Operands& o, const Operator<Number>& op, cons
     // Two sources are under way at once.
     if (o.sourceCount > 1) tile.load(o.source(1), next);
     start(op, sums, chunks);
+#pragma unroll 1
     for (uint32_t k = 1; k < o.sourceCount; ++k) {
       if (k > 1) tile.load(o.source(k), next);
       fold(op, sums, next);
     }
     finish(op, sums, chunks);
+#pragma unroll 1
     for (uint32_t k = 0; k < o.destinationCount; ++k) tile.store(o.destination(k), chunks);
   }
 }
@@ -120,7 +123,9 @@ TUTTI_DEVICE uint32_t commonOffset(const Operands& o, uint32_t bytes) {
   };
   const uint32_t first = offsetOf(o.destination(0));
   bool same = true;
+#pragma unroll 1
   for (uint32_t k = 1; k < o.destinationCount; ++k) same = same && offsetOf(o.destination(k)) == first;
+#pragma unroll 1
   for (uint32_t k = 0; k < o.sourceCount; ++k) same = same && offsetOf(o.source(k)) == first;
   return same ? first : bytes;
 }

@@ -54,7 +54,16 @@ struct IntegerNumber {
     } else {
       const bool negative = v < 0;
       const uint32_t magnitude = negative ? 0u - static_cast<uint32_t>(v) : static_cast<uint32_t>(v);
-      const uint32_t quotient = magnitude / static_cast<uint32_t>(divisor);
+      const auto by = static_cast<uint32_t>(divisor);
+      uint32_t quotient = 0;
+      if constexpr (sizeof(T) == 1) {
+        // One reciprocal for all numbers of a chunk. Exact: it errs by less than magnitude / 65536, and
+        // quotients that are not whole are 1 / by away from the next.
+        const uint32_t reciprocal = divisor > 255 ? 0 : 65536u / by + 1;
+        quotient = magnitude * reciprocal >> 16;
+      } else {
+        quotient = magnitude / by;
+      }
       return static_cast<T>(negative ? 0u - quotient : quotient);
     }
   }

@@ -160,6 +160,7 @@ TUTTI_DEVICE void planPieces(const LaneView& view, const Step& step, uint32_t fi
 TUTTI_DEVICE uint64_t expectedBytes(const Shared& shared, const Step& step) {
   uint64_t bytes = 0;
   const int32_t lanes = step.pieces < static_cast<int32_t>(kWarp) ? step.pieces : static_cast<int32_t>(kWarp);
+#pragma unroll 1
   for (int32_t lane = 0; lane < lanes; ++lane) bytes += shared.bytesByLane[lane];
   return bytes;
 }

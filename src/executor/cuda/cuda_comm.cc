@@ -54,6 +54,7 @@ Status CudaComm::create() {
   onDevice_ = objectAt<device::Comm>(memory);
   TUTTI_TRY(memory_.upload(onDevice_, &comm_, sizeof(comm_)));
   std::vector<std::byte*> segments;
+  segments.reserve(ranks);
   for (int rank = 0; rank < group_.ranks(); ++rank) segments.push_back(group_.segment(rank));
   return memory_.upload(memory + segmentsAt, segments.data(), segments.size() * sizeof(segments[0]));
 }

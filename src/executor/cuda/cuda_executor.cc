@@ -57,6 +57,7 @@ struct CudaExecutor::State {
                        DeviceStream stream, uint64_t capture);
   Result<bool> isIdle() const;
   void awaitKernels();
+  void abandon();
 
   // The group's memory goes when everything that uses it has gone.
   const std::shared_ptr<DeviceGroup> group;
@@ -108,11 +109,20 @@ void CudaExecutor::State::awaitKernels() {
     comm.abort();
     if (!idle.isOk() || std::chrono::steady_clock::now() > deadline) {
       logWarn("rank {}: a kernel on device {} has not ended; its memory stays", rank, device);
-      memory.abandon();
+      abandon();
       return;
     }
     std::this_thread::sleep_for(kPoll);
   }
+}
+
+/// Leaves what a kernel may use to the process, the group's memory too.
+void CudaExecutor::State::abandon() {
+  static std::mutex keptMutex;
+  static auto* const kept = new std::vector<std::shared_ptr<DeviceGroup>>;  // never destroyed
+  memory.abandon();
+  const std::lock_guard lock(keptMutex);
+  kept->push_back(group);
 }
 
 Result<bool> CudaExecutor::State::isIdle() const {
@@ -346,11 +356,12 @@ Status CudaExecutor::State::enqueueKernel(const CudaLaunch& launch, uint32_t thr
       device, stream,
       {launch.type, launch.protocol, launch.blocks, threads, sharedBytesFor(launch.mostLinks), &arguments}));
   // At once, not when another stream comes: this one may have been destroyed by then.
-  TUTTI_TRY(driver.recordEvent(device, lastCall, stream, isCaptured));
-  if (isCaptured) return Status::ok();
-  hasLastCall = true;
+  const Status recorded = driver.recordEvent(device, lastCall, stream, isCaptured);
+  if (!recorded.isOk()) abandon();  // nobody will know when that kernel has ended
+  if (isCaptured) return recorded;
+  hasLastCall = hasLastCall || recorded.isOk();
   lastStream = stream;
-  return Status::ok();
+  return recorded;
 }
 
 // ---- the end, and what there is to see

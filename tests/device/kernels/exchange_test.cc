@@ -87,11 +87,12 @@ TEST_P(ExchangeKernels, ProtocolsTakeTurnsOnAConnection) {
   float first = 1;
   for (const Protocol protocol : turns) {
     put(input, ascending(kCount, first));
-    DeviceBytes other(kCount * sizeof(float));
+    DeviceBytes sent(kCount * sizeof(float));
+    DeviceBytes kept(kCount * sizeof(float));
     rig.launch(0, ncclFloat32, protocol,
-               rig.call(programs[0], input.data(), other.data(), kCount, 512, sizeof(float)));
+               rig.call(programs[0], input.data(), kept.data(), kCount, 512, sizeof(float)));
     rig.launch(1, ncclFloat32, protocol,
-               rig.call(programs[1], other.data(), output.data(), kCount, 512, sizeof(float)));
+               rig.call(programs[1], sent.data(), output.data(), kCount, 512, sizeof(float)));
     ASSERT_EQ(rig.synchronize(), cudaSuccess);
     EXPECT_EQ(get(output, kCount), ascending(kCount, first));
     first += 1;

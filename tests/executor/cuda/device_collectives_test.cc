@@ -59,11 +59,13 @@ TEST_P(DeviceRanks, AllSchedulesGiveExactResultsInAllProtocolsForAllKindsOfSizes
   std::mt19937_64 random(static_cast<uint64_t>(ranks));
   // Around the borders of lines, slots, slices; elements of a block, the type is drawn below. Many ranks keep
   // few cores busy for long: each of their schedules then has some of the sizes.
-  const std::vector<size_t> counts = {0, 1500, 1, 77};
-  const size_t sizes = test::scaled<size_t>(ranks <= 4 ? 4 : 1, 1);
+  const std::vector<size_t> counts = {0, ranks <= 4 ? 1500u : 500u, 1, 77};
+  const size_t sizes = test::kThreadSanitizer ? 1 : ranks <= 2 ? 4 : ranks <= 4 ? 2 : 1;
   std::vector<CallBuffers> calls;
   size_t drawn = 0;
+  int formNumber = 0;
   for (const Call& form : allForms(ranks)) {
+    if (test::kThreadSanitizer && ranks > 2 && formNumber++ % 4 != ranks % 4) continue;
     for (const Protocol protocol : kProtocols) {
       bool otherProtocol = false;
       for (size_t n = 0; n < sizes && !otherProtocol; ++n) {
@@ -73,7 +75,7 @@ TEST_P(DeviceRanks, AllSchedulesGiveExactResultsInAllProtocolsForAllKindsOfSizes
         call.salt = calls.size();
         call.root = static_cast<int>(random() % static_cast<uint64_t>(ranks));
         call.inPlace = random() % 2 == 0;
-        call.channels = 1 + static_cast<int>(random() % 3);
+        call.channels = 1 + static_cast<int>(random() % (ranks <= 4 ? 3 : 2));
         calls.emplace_back(ranks, call);
         const CudaLaunchFacts facts = team.enqueue(calls.back(), protocol);
         otherProtocol = facts.protocol != protocol;

@@ -123,10 +123,11 @@ TEST(DeviceMessages, OfOneChainMayHaveDifferentNumbersOfChannels) {
 TEST(DeviceMessages, MoreConnectionsThanBlocksShareThem) {
   // 32 blocks of a multiprocessor's 2048 threads; nine ranks on one device have few of them each.
   constexpr int kRanks = 9;
+  const size_t bytes = test::scaled<size_t>(2500, 50);
   DeviceTeam team({.ranks = kRanks, .devices = 1, .channels = 8});
   Mail mail(team);
   for (int from = 0; from < kRanks; ++from)
-    for (int to = 0; to < kRanks; ++to) mail.add(from, to, 2500, 8);
+    for (int to = 0; to < kRanks; ++to) mail.add(from, to, bytes, 8);
   for (int r = 0; r < kRanks; ++r) EXPECT_EQ(mail.group(r).size(), 17u);
   mail.enqueue();
   EXPECT_LT(mail.mostBlocks(), 17u * 8);

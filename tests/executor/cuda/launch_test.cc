@@ -251,7 +251,7 @@ TEST(LaunchOrder, TheStreamOfEachThreadIsAnotherOneEachTime) {
   EXPECT_THAT(team.driver.order, ElementsAre("launch 2", "record 2", "wait 2", "launch 2", "record 2"));
 }
 
-TEST(LaunchOrder, CapturedStreamsHaveNoEvents) {
+TEST(LaunchOrder, AGraphHasTheEventsThatKeepItsLaunchesInOrder) {
   FakeTeam team(2);
   CudaCall call = team.call("ring", 0, 100, 1, Collective::allGather);
   auto sizes = std::make_shared<BlockSizes>();
@@ -262,7 +262,12 @@ TEST(LaunchOrder, CapturedStreamsHaveNoEvents) {
   team.driver.order.clear();
   team.driver.captures[streamOf(32)] = 7;
   ASSERT_TRUE(team.executors[0]->enqueue(call, streamOf(32)).isOk());
-  EXPECT_THAT(team.driver.order, ElementsAre("launch 32"));
+  EXPECT_THAT(team.driver.order, ElementsAre("wait 32", "launch 32", "record 32"));
+  // From then on nobody knows which stream the call before was on.
+  team.driver.order.clear();
+  ASSERT_TRUE(team.executors[0]->enqueue(call, streamOf(16)).isOk());
+  ASSERT_TRUE(team.executors[0]->enqueue(call, streamOf(16)).isOk());
+  EXPECT_THAT(team.driver.order, testing::Contains("wait 16").Times(2));
 }
 
 TEST(LaunchOrder, IsIdleOnceTheLastCallHasEnded) {
