@@ -4,7 +4,7 @@
 build_packages="g++ cmake ninja-build libfmt-dev libpugixml-dev libhwy-dev nlohmann-json3-dev libcli11-dev"
 # What the tests need besides.
 test_packages="ccache clang-format clang-tidy gcc iperf3 iproute2 libgtest-dev libgmock-dev libopenmpi-dev openmpi-bin \
-libhwloc-dev libibverbs-dev librsvg2-dev openssh-client pkg-config procps python3-minimal util-linux binutils"
+libhwloc-dev libibverbs-dev librsvg2-dev openssh-client pkg-config procps python3-minimal util-linux binutils busybox-static"
 
 say() { printf '%s\n' "$*"; }
 

@@ -310,7 +310,7 @@ TEST_F(Table, EventsOrderStreamsOfTwoDevices) {
   block(stream, gate);
   ASSERT_EQ(table().eventRecord(0, stream, event, 0), 0);
   EXPECT_EQ(table().eventQuery(event), EBUSY);
-  EXPECT_EQ(table().eventRecord(1, nullptr, event), EINVAL, 0) << "another device's stream";
+  EXPECT_EQ(table().eventRecord(1, nullptr, event, 0), EINVAL) << "another device's stream";
   ASSERT_EQ(table().eventWait(1, nullptr, event, 0), 0);
   ASSERT_EQ(table().setCurrentDevice(1), 0);
   EXPECT_EQ(table().streamQuery(nullptr), EBUSY);

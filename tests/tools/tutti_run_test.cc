@@ -196,11 +196,38 @@ TEST(SelectRuntime, DoesNotLoopWhenTheWantedRuntimeCannotWin) {
   EXPECT_THAT(outcome.output, HasSubstr("another one was loaded"));
 }
 
+TEST(SelectRuntime, RestartsProgramsThatTheLoaderWasToldToRun) {
+  const std::string cuda = tutti::findCudaRuntimeFolder();
+  const Outcome found =
+      runCommand("readelf -l " + kBin + "/which_runtime | sed -n 's/.*interpreter: \\(.*\\)]/\\1/p'");
+  const std::string loader = found.output.substr(0, found.output.find('\n'));
+  if (cuda.empty() || isSanitized() || loader.empty())
+    GTEST_SKIP() << "no CUDA toolkit on this machine, or sanitized libraries, or no loader";
+  const std::string program = kBin + "/which_runtime 'a b' c";
+  EXPECT_EQ(runCommand(loader + " " + program).output, "host 8 a b c\n");
+  EXPECT_EQ(runCommand("TUTTI_RUNTIME=host " + loader + " --library-path " + cuda + " " + program).output,
+            "host 8 a b c\n");
+  EXPECT_EQ(runCommand("LD_LIBRARY_PATH=" + cuda + " TUTTI_RUNTIME=host " + loader + " " + program).output,
+            "host 8 a b c\n");
+  EXPECT_THAT(runCommand("TUTTI_RUNTIME=cuda " + loader + " " + program).output, StartsWith("cuda "));
+}
+
 TEST(SelectRuntime, RefusesAnUnknownName) {
   const Outcome outcome = runCommand("TUTTI_RUNTIME=gpu " + kBin + "/which_runtime");
   EXPECT_EQ(outcome.status, 1);
   EXPECT_THAT(outcome.output, HasSubstr("TUTTI_RUNTIME=gpu: expected host or cuda"));
 }
+
+TEST(RuntimePaths, ALoadersOptionsStayAndTheFolderComesFirst) {
+  using Words = std::vector<std::string>;
+  EXPECT_EQ(tutti::withSearchPath({}, "/new"), Words{});
+  EXPECT_EQ(tutti::withSearchPath({"/ld.so", "--inhibit-cache", "--library-path", "/a:/b"}, "/b"),
+            (Words{"/ld.so", "--inhibit-cache", "--library-path", "/b:/a"}));
+  EXPECT_EQ(tutti::withSearchPath({"/ld.so", "--inhibit-cache"}, "/new").at(1), "--library-path");
+  EXPECT_THAT(tutti::withSearchPath({"/ld.so"}, "/new").at(2), StartsWith("/new"));
+}
+
+TEST(RuntimePaths, ThisProgramWasNotStartedByALoader) { EXPECT_TRUE(tutti::loaderCommand(1).empty()); }
 
 TEST(RuntimePaths, PrependRemovesRepetitions) {
   EXPECT_EQ(tutti::prependToSearchPath("/a:/b", nullptr), "/a:/b");

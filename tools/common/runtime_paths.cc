@@ -3,7 +3,10 @@
 #include <dlfcn.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <climits>
+#include <cstdint>
+#include <cstdio>
 #include <cstdlib>
 #include <fstream>
 #include <iterator>
@@ -37,12 +40,58 @@ std::vector<std::string> split(std::string_view path) {
   }
 }
 
-}  // namespace
-
-std::string programPath() {
+/// What the kernel started: the program, or the dynamic loader that was told to run it.
+std::string startedPath() {
   char buffer[PATH_MAX];
   const ssize_t length = ::readlink("/proc/self/exe", buffer, sizeof buffer);
   return length > 0 ? std::string(buffer, static_cast<size_t>(length)) : std::string();
+}
+
+/// The file that the code at this address was mapped from, or empty.
+std::string mappedFile(uintptr_t address) {
+  std::ifstream maps("/proc/self/maps");
+  for (std::string line; std::getline(maps, line);) {
+    unsigned long long from = 0;
+    unsigned long long to = 0;
+    const size_t slash = line.find('/');
+    if (std::sscanf(line.c_str(), "%llx-%llx", &from, &to) != 2 || address < from || address >= to) continue;
+    return slash == std::string::npos ? std::string() : line.substr(slash);
+  }
+  return {};
+}
+
+/// The words of this process's command line.
+std::vector<std::string> commandWords() {
+  std::ifstream file("/proc/self/cmdline", std::ios::binary);
+  std::vector<std::string> words;
+  for (std::string word; std::getline(file, word, '\0');) words.push_back(word);
+  return words;
+}
+
+}  // namespace
+
+std::string programPath() {
+  const std::string mapped = mappedFile(reinterpret_cast<uintptr_t>(&programPath));
+  return mapped.empty() ? startedPath() : mapped;
+}
+
+std::vector<std::string> loaderCommand(int argc) {
+  const std::vector<std::string> words = commandWords();
+  const auto own = static_cast<size_t>(argc);
+  if (startedPath() == programPath() || words.size() <= own) return {};
+  std::vector<std::string> loader(words.begin(), words.end() - argc);
+  loader[0] = startedPath();
+  return loader;
+}
+
+std::vector<std::string> withSearchPath(std::vector<std::string> loader, const std::string& folders) {
+  const auto option = std::find(loader.begin(), loader.end(), "--library-path");
+  if (option != loader.end() && option + 1 != loader.end())
+    *(option + 1) = prependToSearchPath(folders, (option + 1)->c_str());
+  else if (!loader.empty())
+    loader.insert(loader.begin() + 1,
+                  {"--library-path", prependToSearchPath(folders, std::getenv("LD_LIBRARY_PATH"))});
+  return loader;
 }
 
 std::string findHostRuntimeFolder() {
@@ -72,6 +121,9 @@ std::string findCudaRuntimeFolder() {
       folders.push_back(std::string(home) + "/lib");
     }
   }
+  // Beside ours where it travels with them (scripts/gpu-check).
+  if (const std::string program = programPath(); !program.empty())
+    folders.push_back(program.substr(0, program.rfind('/')) + "/../lib");
   for (const char* folder :
        {"/usr/local/cuda/lib64", "/usr/local/cuda/lib", "/usr/local/cuda/targets/x86_64-linux/lib",
         "/usr/local/cuda/targets/sbsa-linux/lib", "/usr/local/cuda-13.0/lib64", "/opt/cuda/lib64",

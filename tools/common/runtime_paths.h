@@ -2,11 +2,20 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 namespace tutti {
 
-/// The absolute path of the running program, or empty when /proc is not readable.
+/// The absolute path of the running program, or empty when /proc is not readable. Also right when the dynamic
+/// loader was told to run it (/lib64/ld-linux-x86-64.so.2 PROGRAM), where /proc/self/exe names the loader.
 std::string programPath();
+
+/// The loader and its options, when the dynamic loader was told to run this program; empty otherwise. `argc`
+/// is main's.
+std::vector<std::string> loaderCommand(int argc);
+
+/// `loader` (of loaderCommand) with `folders` in front of the path where it looks for libraries.
+std::vector<std::string> withSearchPath(std::vector<std::string> loader, const std::string& folders);
 
 /// The folder with Tutti's libcudart.so.13, found from the place of the running program: ../lib/host in the
 /// build tree and below an install prefix. Empty when there is none.
@@ -15,8 +24,8 @@ std::string findHostRuntimeFolder();
 /// The folder with Tutti's libnccl.so.2 (the parent of the folder above). Empty when there is none.
 std::string findNcclFolder();
 
-/// A folder with NVIDIA's libcudart.so.13: CUDA_HOME, CUDA_PATH and the usual places. Empty when there is
-/// none.
+/// A folder with NVIDIA's libcudart.so.13: CUDA_HOME, CUDA_PATH, ../lib and the usual places. Empty when
+/// there is none.
 std::string findCudaRuntimeFolder();
 
 /// `folders` (joined by ':') in front of `old`, a search path as in LD_LIBRARY_PATH, from which they are

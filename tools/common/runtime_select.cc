@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <string>
+#include <vector>
 
 #include "common/runtime_paths.h"
 
@@ -37,9 +38,29 @@ Runtime requestedRuntime() {
   fail("TUTTI_RUNTIME=" + std::string(value) + ": expected host or cuda");
 }
 
+/// Runs this program again with `folder` in front of where libraries are looked for. Returns when that
+/// failed.
+void restart(int argc, char** argv, const std::string& folder) {
+  const std::string program = programPath();
+  std::vector<std::string> loader = withSearchPath(loaderCommand(argc), folder);
+  if (loader.empty()) {
+    const std::string path = prependToSearchPath(folder, std::getenv("LD_LIBRARY_PATH"));
+    ::setenv("LD_LIBRARY_PATH", path.c_str(), 1);
+    ::execv(program.c_str(), argv);
+    return;
+  }
+  // A loader's --library-path takes the place of LD_LIBRARY_PATH.
+  std::vector<char*> words;
+  words.reserve(loader.size() + static_cast<size_t>(argc) + 1);
+  for (std::string& word : loader) words.push_back(word.data());
+  words.push_back(const_cast<char*>(program.c_str()));
+  for (int i = 1; i <= argc; ++i) words.push_back(argv[i]);  // the null pointer too
+  ::execv(loader[0].c_str(), words.data());
+}
+
 }  // namespace
 
-void selectRuntime(int /*argc*/, char** argv) {
+void selectRuntime(int argc, char** argv) {
   // Holds the process id: the restarted program has the same one, a program that inherits the environment has
   // another and decides for itself.
   constexpr const char* kGuard = "TUTTI_RUNTIME_RESTARTED";
@@ -66,10 +87,8 @@ void selectRuntime(int /*argc*/, char** argv) {
               "/libcudart.so.13 is in front of LD_LIBRARY_PATH, but another one was loaded (DT_RPATH or "
               "LD_PRELOAD?)";
   } else {
-    const std::string path = prependToSearchPath(folder, std::getenv("LD_LIBRARY_PATH"));
-    ::setenv("LD_LIBRARY_PATH", path.c_str(), 1);
     ::setenv(kGuard, self.c_str(), 1);
-    ::execv(programPath().c_str(), argv);
+    restart(argc, argv, folder);
     problem = "cannot start " + programPath() + " again: " + std::strerror(errno);
     ::unsetenv(kGuard);
   }
