@@ -24,8 +24,9 @@ constexpr uint32_t kFifoDepth = 8;  // messages under way on a connection
 constexpr uint32_t kPorts = 8;      // = kMaxPorts of algorithms/schedule.h
 constexpr uint32_t kFlags = 16;     // = kMaxFlags
 constexpr uint32_t kMostLinks = 256;
-constexpr uint32_t kMostMembers = 256;    // ranks of a team
-constexpr uint32_t kLinkStateBytes = 56;  // of shared memory, for each link of a lane
+constexpr uint32_t kMostMembers = 256;      // ranks of a team
+constexpr uint32_t kLaneStateBytes = 5256;  // of dynamic shared memory, for each block
+constexpr uint32_t kLinkStateBytes = 56;    // of shared memory, for each link of a lane
 constexpr uint32_t kWarp = 32;
 
 // ---- the program ------------------------------------------------------------------------------------------

@@ -174,9 +174,10 @@ class Interpreter {
 
 template <class Number, Protocol kProtocol>
 TUTTI_DEVICE void interpret(const LaunchArguments& arguments) {
-  __shared__ Shared shared;
-  extern __shared__ LinkState links[];
-  Interpreter<Number, kProtocol>(shared, links).run(arguments);
+  // All of it is dynamic: what is declared __shared__ would be thread-local in the twins, and a library with
+  // that much static thread-local memory cannot be opened by dlopen.
+  extern __shared__ Shared shared[];
+  Interpreter<Number, kProtocol>(*shared, reinterpret_cast<LinkState*>(shared + 1)).run(arguments);
 }
 
 }  // namespace tutti::device::TUTTI_KERNELS

@@ -66,6 +66,6 @@ std::string kernelName(ncclDataType_t type, device::Protocol protocol) {
   return std::string("tuttiInterpret") + entry->name + kProtocols[static_cast<size_t>(protocol)];
 }
 
-uint32_t sharedBytesFor(uint32_t links) { return links * device::kLinkStateBytes; }
+uint32_t sharedBytesFor(uint32_t links) { return device::kLaneStateBytes + links * device::kLinkStateBytes; }
 
 }  // namespace tutti

@@ -63,6 +63,8 @@ struct Shared {
   uint64_t outgoingNumber;
 };
 
+static_assert(sizeof(Shared) == kLaneStateBytes && kLaneStateBytes % alignof(LinkState) == 0);
+
 /// What all threads know of their lane.
 struct LaneView {
   Shared& shared;
