@@ -98,6 +98,7 @@ inline void* dynamicShared() { return current ? block().dynamicShared : nullptr;
 
 #if defined(__SANITIZE_ADDRESS__)
 extern "C" void __asan_poison_memory_region(void const volatile*, size_t);
+extern "C" void __asan_unpoison_memory_region(void const volatile*, size_t);
 /// A variable between poisoned neighbours: the compiler guards none that are thread-local.
 template <class T>
 struct alignas(alignof(T) > 32 ? alignof(T) : 32) Guarded {
@@ -106,9 +107,16 @@ struct alignas(alignof(T) > 32 ? alignof(T) : 32) Guarded {
   T value;
   unsigned char after[2 * kRedzone];
   bool guarded;
+  /// The memory becomes another thread's when this one ends.
+  struct Cleanup {
+    Guarded* storage;
+    ~Cleanup() { __asan_unpoison_memory_region(storage, sizeof(Guarded)); }
+  };
   T& get() {
     if (!guarded) {
       guarded = true;
+      static thread_local Cleanup cleanup{this};
+      static_cast<void>(cleanup);
       __asan_poison_memory_region(before, sizeof before);
       __asan_poison_memory_region(after, kRedzone);
     }
