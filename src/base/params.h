@@ -357,12 +357,14 @@ class Params : public ParamRegistry {
                     {"AUTO", "HOST", "CUDA"},
                     "Runtime that Tutti's programs use: AUTO takes CUDA where a driver works."};
 
-  BoolParam hostKernels{*this, "TUTTI_HOST_KERNELS", false,
-                        "1: kernels on virtual GPUs run the calls of ranks that share a process, instead of CPU "
-                        "threads (docs/virtual-gpus.md)."};
-  BoolParam multiRankGpu{*this, "NCCL_MULTI_RANK_GPU_ENABLE", false,
-                         "1: several ranks of a communicator may share a GPU, while all their thread blocks fit "
-                         "it at once. Host devices always may."};
+  BoolParam hostKernels{
+      *this, "TUTTI_HOST_KERNELS", false,
+      "1: kernels on virtual GPUs run the calls of ranks that share a process, instead of CPU "
+      "threads (docs/virtual-gpus.md)."};
+  BoolParam multiRankGpu{
+      *this, "NCCL_MULTI_RANK_GPU_ENABLE", false,
+      "1: several ranks of a communicator may share a GPU, while all their thread blocks fit "
+      "it at once. Host devices always may."};
 
   /// What was wrong with the values read last, one text each: bad values, malformed lines, unreadable files.
   std::vector<std::string> problems() const;
