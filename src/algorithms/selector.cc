@@ -226,6 +226,7 @@ std::vector<std::string> Selector::neverFollowed() const {
                                                         settings_.tuning->path(), one.entry->line, why));
   std::ranges::sort(lines);
   std::vector<std::string> texts;
+  texts.reserve(lines.size());
   for (auto& [line, text] : lines) texts.push_back(std::move(text));
   return texts;
 }
