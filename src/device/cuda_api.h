@@ -98,6 +98,7 @@ constexpr uint64_t kLegacyStream = 1;  // CUdriverProcAddress_flags
 #define TUTTI_CUDA_OPTIONAL_FUNCTIONS(X) X(cuFuncLoad, 12040, (Function))
 
 struct Api {
+// NOLINTNEXTLINE(bugprone-macro-parentheses): a name and a list of parameters
 #define TUTTI_CUDA_MEMBER(name, version, parameters) Error(*name) parameters = nullptr;
   TUTTI_CUDA_FUNCTIONS(TUTTI_CUDA_MEMBER)
   TUTTI_CUDA_OPTIONAL_FUNCTIONS(TUTTI_CUDA_MEMBER)

@@ -348,6 +348,7 @@ Result<std::byte*> CudaDriver::allocate(int device, size_t bytes) {
     api_.cuMemFree(memory);
     return zeroed;
   }
+  // NOLINTNEXTLINE(performance-no-int-to-ptr): a CUdeviceptr is an address
   return reinterpret_cast<std::byte*>(memory);
 }
 
