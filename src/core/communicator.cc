@@ -449,11 +449,10 @@ void Communicator::releaseParts() {
     kernels = std::move(kernels_);
   }
   if (kernels != nullptr && !kernels->drain(Deadline::after(kQuiesceLimit)).isOk()) {
-    // Behind work of the program's that has not ended: kernels that begin later must find their memory.
     logInfo(Subsystem::init,
             "rank {}: kernels of an aborted communicator are still enqueued; their memory stays",
             setup_.rank);
-    static_cast<void>(kernels.release());
+    KernelCalls::giveUp(std::move(kernels));
   }
   kernels.reset();
   tasks.reset();

@@ -3,7 +3,10 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <iterator>
+#include <mutex>
 #include <thread>
+#include <utility>
 
 #include "base/datatype.h"
 #include "base/fnv.h"
@@ -49,15 +52,33 @@ Status checkSharing(const Communicator& communicator, const DeviceGroup& group, 
 }  // namespace
 
 KernelCalls::KernelCalls(Communicator& communicator, Driver& driver)
-    : communicator_(communicator), driver_(driver) {}
+    : communicator_(communicator), driver_(driver), device_(communicator.device()) {}
 
 KernelCalls::~KernelCalls() {
   executor_.reset();
-  if (event_ != nullptr) driver_.destroyEvent(communicator_.device(), event_).ignore();
+  if (event_ != nullptr) driver_.destroyEvent(device_, event_).ignore();
+}
+
+void KernelCalls::giveUp(std::unique_ptr<KernelCalls> calls) {
+  struct Given {
+    std::mutex mutex;
+    std::vector<std::unique_ptr<KernelCalls>> all;
+  };
+  static Given& given = *new Given;                 // never destroyed: kernels may run until the very end
+  std::vector<std::unique_ptr<KernelCalls>> ended;  // freed after the lock is: that may wait for the device
+  const std::lock_guard lock(given.mutex);
+  if (calls != nullptr) given.all.push_back(std::move(calls));
+  const auto rest = std::ranges::partition(given.all, [](const auto& one) {
+    const auto idle = one->executor_->isIdle();
+    return idle.isOk() && !*idle;
+  });
+  std::ranges::move(rest, std::back_inserter(ended));
+  given.all.erase(rest.begin(), rest.end());
 }
 
 Result<std::unique_ptr<KernelCalls>> KernelCalls::create(Communicator& communicator, Driver& driver,
                                                          Deadline deadline) {
+  giveUp(nullptr);
   std::unique_ptr<KernelCalls> made(new KernelCalls(communicator, driver));
   const int rank = communicator.rank();
   const EndpointOptions& endpoint = communicator.endpoint().options();

@@ -28,8 +28,12 @@ class KernelCalls {
   /// made.
   static Result<std::unique_ptr<KernelCalls>> create(Communicator& communicator, Driver& driver,
                                                      Deadline deadline);
-  /// Everything enqueued must be done, or abort() was called.
+  /// Everything enqueued must have ended; see giveUp().
   ~KernelCalls();
+  /// For calls that were aborted, and may still be in streams behind work of the program: kernels that begin
+  /// later must find their memory. They are kept, without the communicator, and freed when a later
+  /// communicator is made or given up.
+  static void giveUp(std::unique_ptr<KernelCalls> calls);
   KernelCalls(const KernelCalls&) = delete;
   KernelCalls& operator=(const KernelCalls&) = delete;
 
@@ -73,8 +77,9 @@ class KernelCalls {
   /// Makes `to` wait for what was enqueued on `from`.
   Status chain(DeviceStream from, DeviceStream to);
 
-  Communicator& communicator_;
+  Communicator& communicator_;  // not of calls that were given up
   Driver& driver_;
+  const int device_;
   KernelPlanning planning_;
   std::shared_ptr<DeviceGroup> group_;
   std::unique_ptr<CudaExecutor> executor_;
