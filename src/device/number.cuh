@@ -52,7 +52,8 @@ struct IntegerNumber {
     if constexpr (sizeof(T) == 8) {
       return v / static_cast<T>(divisor);
     } else {
-      const bool negative = v < 0;
+      bool negative = false;
+      if constexpr (std::is_signed_v<T>) negative = v < 0;
       const uint32_t magnitude = negative ? 0u - static_cast<uint32_t>(v) : static_cast<uint32_t>(v);
       const auto by = static_cast<uint32_t>(divisor);
       uint32_t quotient = 0;
