@@ -5,6 +5,8 @@
 #include "device/memory_order.cuh"
 
 #if defined(TUTTI_HOST_KERNELS_COMPILATION)
+#include <type_traits>
+
 #include "base/float8.h"
 #else
 #include <cuda_bf16.h>
