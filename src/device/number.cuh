@@ -2,11 +2,11 @@
 // same bits as executor/host/simd/reduce.h, which states the rules.
 #pragma once
 
+#include <type_traits>
+
 #include "device/memory_order.cuh"
 
 #if defined(TUTTI_HOST_KERNELS_COMPILATION)
-#include <type_traits>
-
 #include "base/float8.h"
 #else
 #include <cuda_bf16.h>
