@@ -46,8 +46,7 @@ class Interpreter {
         shared.reporter = 0;
         loadOperator<Number>(calls[number], shared);
       }
-      __syncthreads();
-      if (!runLane()) return;
+      if (__syncthreads_or(wasAborted(arguments.comm->abort)) != 0 || !runLane()) return;
       number = view_.call().next;
       __syncthreads();
     } while (number != 0);

@@ -59,6 +59,9 @@ TUTTI_DEVICE uint64_t ticks() { return static_cast<uint64_t>(clock64()); }
 
 // ---- the twin
 
+/// A kernel that begins after the abort must not touch the user's memory, which may be gone: on this machine
+/// nothing keeps it (cudaFree waits for a GPU's kernels).
+TUTTI_DEVICE bool wasAborted(const uint32_t* flag) { return shim::loadRelaxed(flag) != 0; }
 /// The thread waits: others of the block, and other blocks, have their turn before it looks again.
 TUTTI_DEVICE void giveWay() { __nanosleep(0); }
 /// In programs with several lanes lines have release and acquire (line_order.cuh), which say more.
@@ -95,6 +98,7 @@ TUTTI_DEVICE void storePlain(void* p, const Chunk<kBytes>& chunk) {
 // ---- PTX
 
 TUTTI_DEVICE void giveWay() {}
+TUTTI_DEVICE bool wasAborted(const uint32_t*) { return false; }  // not worth a load from host memory
 /// acquire and release, scope gpu: this thread's stores come before whatever it, or the block behind a
 /// barrier, stores later.
 TUTTI_DEVICE void fenceDevice() { asm volatile("fence.acq_rel.gpu;" ::: "memory"); }

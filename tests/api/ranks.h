@@ -56,7 +56,8 @@ class OneThread {
     }
   }
   ~OneThread() {
-    for (ncclComm_t comm : comms) EXPECT_NCCL_OK(ncclCommDestroy(comm));
+    for (ncclComm_t comm : comms)
+      if (comm != nullptr) EXPECT_NCCL_OK(ncclCommDestroy(comm));
     for (cudaStream_t stream : streams) EXPECT_EQ(cudaStreamDestroy(stream), cudaSuccess);
   }
   OneThread(const OneThread&) = delete;

@@ -1,5 +1,6 @@
 // Calls that kernels on virtual GPUs run (TUTTI_HOST_KERNELS=1): what the rest of the API's tests do not ask.
 #include <gmock/gmock.h>
+#include <sys/mman.h>
 
 #include <algorithm>
 #include <atomic>
@@ -114,6 +115,31 @@ TEST(Kernels, AbortEndsKernelsThatWaitWithinASecondAndDevicesWorkOn) {
     });
   for (std::thread& thread : threads) thread.join();
   runRanks(2, [](Rank& self) { expectAllReduce(self, 1000, 1); });
+}
+
+TEST(Kernels, ThatBeginAfterAnAbortTouchNothingOfTheUsers) {
+  OneThread job(2);
+  ASSERT_EQ(cudaSetDevice(0), cudaSuccess);
+  std::atomic<bool> mayGoOn{false};
+  ASSERT_EQ(cudaLaunchHostFunc(
+                job.streams[0],
+                [](void* flag) {
+                  while (!*static_cast<std::atomic<bool>*>(flag)) std::this_thread::yield();
+                },
+                &mayGoOn),
+            cudaSuccess);
+  constexpr size_t kBytes = 1 << 16;
+  void* memory = ::mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(memory, MAP_FAILED);
+  ASSERT_NCCL_OK(ncclAllReduce(memory, memory, kBytes / 4, ncclInt32, ncclSum, job.comms[0], job.streams[0]));
+  for (ncclComm_t& comm : job.comms) {
+    EXPECT_NCCL_OK(ncclCommAbort(comm));
+    comm = nullptr;
+  }
+  ASSERT_EQ(::munmap(memory, kBytes), 0);
+  mayGoOn = true;
+  job.sync();
+  EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
 }
 
 TEST(Kernels, AlltoallWorksInPeersBuffersThatAreSymmetricWindows) {
