@@ -211,8 +211,10 @@ Status Communicator::startKernels(Deadline deadline) {
     if (!driver->isVirtual())
       return Status(ncclInvalidUsage,
                     "ranks of several processes: GPUs of different processes cannot exchange data yet");
-    logInfo(Subsystem::init, "rank {}: CPU threads run the calls, since ranks are in several processes",
-            setup_.rank);
+    if (setup_.rank == 0)
+      logWarn(
+          "TUTTI_HOST_KERNELS=1: CPU threads run the calls, since the communicator's ranks are in several "
+          "processes");
     return Status::ok();
   }
   TUTTI_ASSIGN(auto made, KernelCalls::create(*this, *driver, deadline));
@@ -257,6 +259,15 @@ KernelMachine Communicator::kernelMachine() const {
 
 Status Communicator::drainKernels(Deadline deadline) const {
   return kernels_ == nullptr ? Status::ok() : kernels_->drain(deadline);
+}
+
+/// What a kernel reported may not have been asked for yet; the peers must learn of it, too.
+Status Communicator::endKernels(Deadline deadline) {
+  TUTTI_TRY(drainKernels(deadline));
+  if (kernels_ == nullptr || faults_->stopped()) return Status::ok();
+  const Status reported = kernels_->deviceError();
+  if (!reported.isOk()) fail(reported);
+  return reported;
 }
 
 Status Communicator::findTopology() {
@@ -372,7 +383,7 @@ Result<std::vector<std::string>> Communicator::exchange(const std::string& mine,
 
 Status Communicator::finalize() {
   TUTTI_TRY(tasks_->drain(Deadline::never()));
-  return drainKernels(Deadline::never());
+  return endKernels(Deadline::never());
 }
 
 Status Communicator::revoke(std::string_view why) {
@@ -398,7 +409,7 @@ Status Communicator::close() {
   }
   // A running operation ends when its peers do their part, or with a fault: no other limit is set for it.
   Status status = tasks_->drain(Deadline::never());
-  if (const Status kernels = drainKernels(Deadline::never()); status.isOk()) status = kernels;
+  if (const Status kernels = endKernels(Deadline::never()); status.isOk()) status = kernels;
   closed_ = true;
   monitor_->stop();
   if (!faults_->stopped()) control_->leave(Deadline::after(kTeardownLimit));

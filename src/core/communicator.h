@@ -144,6 +144,7 @@ class Communicator {
   Status findTopology();
   Status startKernels(Deadline deadline);
   Status drainKernels(Deadline deadline) const;
+  Status endKernels(Deadline deadline);
   Status exchangePeers(Deadline deadline);
   /// Tells the peers of a failure, when it is news, and says goodbye.
   void endControl();

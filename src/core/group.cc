@@ -22,6 +22,7 @@ struct LaunchScratch {
   std::vector<Operation> operations;
   std::vector<CommUse> uses;
   std::vector<Operation> own;
+  std::vector<GroupWork::Entry*> inKernels;  // the first entry of each communicator whose calls kernels run
 };
 
 /// The next message to oneself of that kind, from `at` on; the end when there is none.
@@ -334,10 +335,35 @@ Status GroupWork::checkCaptures() {
   return Status::ok();
 }
 
+/// The operations of the entry's communicator, from it on.
+void GroupWork::collect(const Entry& first, std::vector<Operation>& operations) const {
+  operations.clear();
+  for (const Entry* entry = &first; entry != entries.data() + entries.size(); ++entry)
+    if (entry->comm == first.comm) operations.push_back(entry->operation);
+}
+
+/// Kernels of several communicators in one stream run one after the other: in the same order on all ranks,
+/// whatever order each names them in. Captured or not: launches on a stream that is captured go into its
+/// graph by themselves.
+Status GroupWork::launchKernels(std::vector<Entry*>& firsts, std::vector<Operation>& operations) const {
+  std::ranges::sort(firsts, {}, [](const Entry* one) {
+    return std::pair(one->communicator->session(), one->communicator->rank());
+  });
+  Status status;
+  for (const Entry* first : firsts) {
+    collect(*first, operations);
+    if (Status enqueued = first->communicator->kernels()->enqueue(operations, first->capture != 0);
+        !enqueued.isOk())
+      status = std::move(enqueued);
+  }
+  return status;
+}
+
 Status GroupWork::launch() {
-  auto& [tasks, operations, uses, own] = threadObject<LaunchScratch>();
+  auto& [tasks, operations, uses, own, inKernels] = threadObject<LaunchScratch>();
   tasks.clear();
   uses.clear();
+  inKernels.clear();
   struct Release {
     std::vector<CommUse>& uses;
     ~Release() { uses.clear(); }
@@ -345,23 +371,20 @@ Status GroupWork::launch() {
   TUTTI_TRY(resolve(uses));
   TUTTI_TRY(checkEntries());
   TUTTI_TRY(checkCaptures());
-  Status failed;
   std::vector<CapturedOperations> captured;  // empty, and so without memory, but for captures
   // The entries of one communicator form one task. Groups name few communicators, so a scan is the fastest
   // way.
   for (size_t i = 0; i < entries.size(); ++i) {
     Communicator* communicator = entries[i].communicator;
     if (communicator == nullptr) continue;
-    operations.clear();
-    for (size_t j = i; j < entries.size(); ++j) {
-      if (entries[j].communicator != communicator) continue;
-      operations.push_back(entries[j].operation);
-      if (j != i) entries[j].communicator = nullptr;
+    for (size_t j = i + 1; j < entries.size(); ++j)
+      if (entries[j].communicator == communicator) entries[j].communicator = nullptr;
+    if (communicator->kernels() != nullptr) {
+      inKernels.push_back(&entries[i]);
+      continue;
     }
-    if (KernelCalls* const kernels = communicator->kernels(); kernels != nullptr) {
-      // Captured or not: launches on a stream that is captured go into its graph by themselves.
-      if (Status enqueued = kernels->enqueue(operations); !enqueued.isOk()) failed = std::move(enqueued);
-    } else if (entries[i].capture == 0) {
+    collect(entries[i], operations);
+    if (entries[i].capture == 0) {
       tasks.push_back(communicator->tasks().acquire(operations));
     } else {
       captured.push_back({communicator, operations});
@@ -369,7 +392,7 @@ Status GroupWork::launch() {
   }
   const Status status = captureOperations(std::move(captured));
   const Status launched = tasks.empty() ? Status::ok() : launchTasks(tasks);
-  if (!failed.isOk()) return failed;
+  TUTTI_TRY(launchKernels(inKernels, operations));
   return launched.isOk() ? status : launched;
 }
 

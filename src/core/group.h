@@ -56,6 +56,8 @@ struct GroupWork {
   Status resolve(std::vector<CommUse>& uses);
   Status checkEntries() const;
   Status checkSharing(const Entry& entry) const;
+  void collect(const Entry& first, std::vector<Operation>& operations) const;
+  Status launchKernels(std::vector<Entry*>& firsts, std::vector<Operation>& operations) const;
   Status checkCaptures();
 };
 

@@ -128,7 +128,7 @@ Result<uint64_t> KernelCalls::captureOf(cudaStream_t stream) const {
   return driver_.captureOf(communicator_.device(), stream);
 }
 
-Status KernelCalls::enqueue(std::span<const Operation> operations) {
+Status KernelCalls::enqueue(std::span<const Operation> operations, bool captured) {
   const auto collectives = static_cast<uint64_t>(std::ranges::count_if(
       operations, [](const Operation& one) { return one.kind == Operation::Kind::collective; }));
   bool begun = false;
@@ -136,6 +136,7 @@ Status KernelCalls::enqueue(std::span<const Operation> operations) {
     const std::lock_guard lock(mutex_);
     TUTTI_TRY(communicator_.error());
     begun_ = false;
+    captured_ = captured;
     Status enqueued = enqueueAll(
         operations, communicator_.monitor().progress.called(collectives, operations.size() - collectives));
     begun = begun_;
@@ -215,10 +216,19 @@ CudaCall KernelCalls::callOf(const Operation& operation, const Plan& plan) const
 }
 
 Status KernelCalls::compare(const Operation& operation, const Plan& plan) {
+  begun_ = true;
+  if (captured_) {
+    group_->stopComparing();
+    return Status::ok();
+  }
+  Operation compared = operation;
+  if (!isReduction(operation.collective)) {  // bytes are moved, whatever they are called
+    compared.count *= sizeOf(operation.type);
+    compared.type = ncclInt8;
+  }
   const std::string how =
       fmt::format("{} {} on {} channel(s)", plan.schedule->name, name(plan.choice.protocol), plan.channels);
-  const std::string text = fmt::format("{} by {}", describeFingerprint(fingerprint(operation)), how);
-  begun_ = true;
+  const std::string text = fmt::format("{} by {}", describeFingerprint(fingerprint(compared)), how);
   return group_->compareCall(communicator_.rank(), ++compared_, fnv1a(text), text);
 }
 

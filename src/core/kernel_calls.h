@@ -44,7 +44,9 @@ class KernelCalls {
   /// streams of the operations wait for each other before, and for the group's end. After a failure the
   /// communicator has failed, since its peers may wait already; unless no way to run the first operation
   /// exists, which is so on all ranks.
-  Status enqueue(std::span<const Operation> operations);
+  /// `captured`: the streams are being captured. From then on the ranks' calls are not compared: when, how
+  /// often and whether captured ones run is up to whoever launches the graph.
+  Status enqueue(std::span<const Operation> operations, bool captured);
   /// 0 where nothing is captured on the stream; else the capture's number.
   Result<uint64_t> captureOf(cudaStream_t stream) const;
   /// An error where the stream is none of the communicator's device.
@@ -87,6 +89,7 @@ class KernelCalls {
 
   mutable std::mutex mutex_;  // the planner's, and the order of calls
   uint64_t compared_ = 0;
+  bool captured_ = false;            // the group that is being enqueued is
   bool begun_ = false;               // some call of the group was compared with the other ranks'
   std::vector<Operation> messages_;  // kept between calls so that they allocate nothing
   std::vector<CudaCall> calls_;

@@ -153,10 +153,10 @@ void Monitor::cancel(uint64_t timer) {
 // --- The watch ---
 
 void Monitor::startWatch() {
+  if (armed_.exchange(true, std::memory_order_acq_rel)) return;
   const bool wanted = params().stallWarn() != 0 || params().timeout() != 0 || callsAreChecked();
-  if (armed_.exchange(true, std::memory_order_acq_rel) || !wanted) return;
   const std::lock_guard lock(mutex_);
-  if (!running()) return;
+  if (!running() || (!wanted && !subject_.observe)) return;
   // Called by a thread that has an operation to run. Without memory for a timer the next one tries again.
   if (!statusOf([this] {
          seen(movement());
@@ -197,7 +197,9 @@ void Monitor::seen(uint64_t movement) {
 }
 
 void Monitor::addTick() {
-  after(tickPeriod(), [this] { tick(); });
+  // Kernels cannot call anybody when something is wrong.
+  constexpr milliseconds kWithKernels{250};
+  after(subject_.observe ? std::min(tickPeriod(), kWithKernels) : tickPeriod(), [this] { tick(); });
 }
 
 void Monitor::tick() {

@@ -56,8 +56,10 @@ class OneThread {
     }
   }
   ~OneThread() {
-    for (ncclComm_t comm : comms)
-      if (comm != nullptr) EXPECT_NCCL_OK(ncclCommDestroy(comm));
+    for (ncclComm_t comm : comms) {
+      if (comm == nullptr) continue;
+      EXPECT_NCCL_OK(ncclCommDestroy(comm));
+    }
     for (cudaStream_t stream : streams) EXPECT_EQ(cudaStreamDestroy(stream), cudaSuccess);
   }
   OneThread(const OneThread&) = delete;

@@ -65,6 +65,7 @@ struct DeviceGroup::State {
     int rank;  // that came first
     int reached;
   };
+  bool compares = true;  // guarded by callMutex
   /// Texts of calls beyond so many are not kept: a rank may be far ahead.
   static constexpr size_t kMostTexts = 4096;
 
@@ -319,8 +320,15 @@ Result<DeviceGroup::Connection> DeviceGroup::connect(int src, int dst, uint32_t 
   return state_->connections.emplace(key, made).first->second;
 }
 
+void DeviceGroup::stopComparing() {
+  const std::lock_guard lock(state_->callMutex);
+  state_->compares = false;
+  state_->calls.clear();
+}
+
 Status DeviceGroup::compareCall(int rank, uint64_t number, uint64_t digest, const std::string& text) {
   const std::lock_guard lock(state_->callMutex);
+  if (!state_->compares) return Status::ok();
   uint64_t& latest = state_->latest[static_cast<size_t>(rank)];
   const bool isNew = number > latest;
   auto found = state_->calls.find(number);

@@ -71,6 +71,9 @@ class DeviceGroup {
   /// on all ranks where `digest` is. An error (invalidUsage) names both ranks and both texts. Thread-safe,
   /// never waits.
   Status compareCall(int rank, uint64_t number, uint64_t digest, const std::string& text);
+  /// From here on calls pass: a rank has captured some, and nobody knows when, how often and whether they
+  /// run.
+  void stopComparing();
 
  private:
   struct Member {

@@ -197,6 +197,100 @@ TEST(Kernels, AreCapturedAndReplayed) {
   });
 }
 
+TEST(Kernels, GraphsAreNoCallsUntilTheyAreLaunched) {
+  runRanks(2, [](Rank& self) {
+    Buffer data(400, true);
+    auto* values = reinterpret_cast<int32_t*>(data.data());
+    cudaGraph_t graphs[2] = {};
+    cudaGraphExec_t execs[2] = {};
+    for (int i = 0; i < 2; ++i) {  // captured in different orders; the rank 1 captures one more, for nothing
+      const bool isSum = (i + self.rank) % 2 == 0;
+      for (int time = 0; time < 1 + self.rank; ++time) {
+        ASSERT_EQ(cudaStreamBeginCapture(self.stream, cudaStreamCaptureModeThreadLocal), cudaSuccess);
+        ASSERT_NCCL_OK(
+            ncclAllReduce(values, values, 100, ncclInt32, isSum ? ncclSum : ncclMax, self.comm, self.stream));
+        if (graphs[isSum ? 0 : 1] != nullptr) cudaGraphDestroy(graphs[isSum ? 0 : 1]);
+        ASSERT_EQ(cudaStreamEndCapture(self.stream, &graphs[isSum ? 0 : 1]), cudaSuccess);
+      }
+    }
+    for (int i = 0; i < 2; ++i) ASSERT_EQ(cudaGraphInstantiate(&execs[i], graphs[i], 0), cudaSuccess);
+    std::fill_n(values, 100, self.rank + 1);
+    for (const int i : {0, 1, 0}) ASSERT_EQ(cudaGraphLaunch(execs[i], self.stream), cudaSuccess);
+    self.sync();
+    EXPECT_EQ(std::count(values, values + 100, 6), 100);
+    expectAllReduce(self, 50, 1);
+    for (int i = 0; i < 2; ++i) {
+      EXPECT_EQ(cudaGraphExecDestroy(execs[i]), cudaSuccess);
+      EXPECT_EQ(cudaGraphDestroy(graphs[i]), cudaSuccess);
+    }
+  });
+}
+
+TEST(Kernels, RanksMayNameCommunicatorsOfAGroupInDifferentOrders) {
+  ncclUniqueId ids[2];
+  for (ncclUniqueId& id : ids) ASSERT_NCCL_OK(ncclGetUniqueId(&id));
+  std::vector<std::thread> threads;
+  for (int r = 0; r < 2; ++r)
+    threads.emplace_back([&, r] {
+      ASSERT_EQ(cudaSetDevice(r), cudaSuccess);
+      ncclComm_t comms[2];
+      for (int i = 0; i < 2; ++i) ASSERT_NCCL_OK(ncclCommInitRank(&comms[i], 2, ids[i], r));
+      cudaStream_t stream = nullptr;
+      ASSERT_EQ(cudaStreamCreate(&stream), cudaSuccess);
+      Buffer a(400, true), b(400, true);
+      Buffer* buffers[2] = {&a, &b};
+      for (Buffer* buffer : buffers) std::fill_n(reinterpret_cast<int32_t*>(buffer->data()), 100, r + 1);
+      ASSERT_NCCL_OK(ncclGroupStart());
+      for (int i = 0; i < 2; ++i) {
+        const int which = (i + r) % 2;
+        std::byte* data = buffers[which]->data();
+        ASSERT_NCCL_OK(ncclAllReduce(data, data, 100, ncclInt32, ncclSum, comms[which], stream));
+      }
+      ASSERT_NCCL_OK(ncclGroupEnd());
+      ASSERT_EQ(cudaStreamSynchronize(stream), cudaSuccess);
+      for (Buffer* buffer : buffers) {
+        const auto* values = reinterpret_cast<int32_t*>(buffer->data());
+        EXPECT_EQ(std::count(values, values + 100, 3), 100);
+      }
+      for (ncclComm_t comm : comms) EXPECT_NCCL_OK(ncclCommDestroy(comm));
+      EXPECT_EQ(cudaStreamDestroy(stream), cudaSuccess);
+    });
+  for (std::thread& thread : threads) thread.join();
+}
+
+TEST(Kernels, AMessageOfTheWrongSizeIsToldEvenIfNobodyAsks) {
+  ncclUniqueId id;
+  ASSERT_NCCL_OK(ncclGetUniqueId(&id));
+  std::vector<std::thread> threads;
+  for (int r = 0; r < 2; ++r)
+    threads.emplace_back([&, r] {
+      Rank self{.rank = r, .ranks = 2};
+      ASSERT_EQ(cudaSetDevice(r), cudaSuccess);
+      ASSERT_EQ(cudaStreamCreate(&self.stream), cudaSuccess);
+      ASSERT_NCCL_OK(ncclCommInitRank(&self.comm, 2, id, r));
+      Buffer data(400, true);
+      if (r == 0) {
+        ASSERT_NCCL_OK(ncclSend(data.data(), 400, ncclInt8, 1, self.comm, self.stream));
+      } else {
+        ASSERT_NCCL_OK(ncclRecv(data.data(), 200, ncclInt8, 0, self.comm, self.stream));
+      }
+      self.sync();
+      if (r == 1) {
+        EXPECT_THAT(ncclCommDestroy(self.comm), AnyOf(ncclInvalidUsage, ncclSuccess));  // it may be known
+      } else {
+        ncclResult_t async = ncclSuccess;
+        for (const auto end = Clock::now() + std::chrono::seconds(10);
+             async == ncclSuccess && Clock::now() < end;)
+          ASSERT_NCCL_OK(ncclCommGetAsyncError(self.comm, &async));
+        EXPECT_EQ(async, ncclRemoteError);
+        EXPECT_THAT(ncclGetLastError(self.comm), HasSubstr("rank 0 sent 400 bytes where 200 were expected"));
+        EXPECT_NCCL_OK(ncclCommAbort(self.comm));
+      }
+      EXPECT_EQ(cudaStreamDestroy(self.stream), cudaSuccess);
+    });
+  for (std::thread& thread : threads) thread.join();
+}
+
 TEST(Kernels, AGroupOnSeveralStreamsIsDoneOnAllOfThem) {
   runRanks(2, [](Rank& self) {
     cudaStream_t second = nullptr;
