@@ -248,9 +248,7 @@ Status KernelCalls::enqueueCollective(const Operation& operation, uint64_t numbe
 Status KernelCalls::enqueueMessages(std::span<const Operation> messages, DeviceStream stream) {
   calls_.clear();
   for (const Operation& message : messages) {
-    if (message.root == communicator_.rank() && message.count != message.receivedCount)
-      return invalidUsage("rank {} sends itself {} bytes, but receives {}", message.root, message.count,
-                          message.receivedCount);
+    TUTTI_TRY(checkSelfMessage(communicator_.rank(), message));
     TUTTI_ASSIGN(const Plan plan, communicator_.planner().planMessage(message));
     calls_.push_back(callOf(message, plan));
   }

@@ -246,13 +246,15 @@ void Monitor::report(uint64_t seenThen, bool timedOut, std::vector<RankPosition>
     subject_.fail(never->left ? remoteError("{}", never->text) : invalidUsage("{}", never->text));
     return;
   }
-  if (warnAfter_.count() != 0 && quiet >= warnAfter_ && !timedOut) {
+  const bool warns = warnAfter_.count() != 0 && quiet >= warnAfter_ && !timedOut;
+  if (warns) {
     // Printed whatever NCCL_DEBUG says: a job that stands still shall not do it in silence.
     detail::logAlways(never ? text + "; this can never end: " + never->text : text);
     warnAfter_ *= 2;
   }
-  if (const std::string details = subject_.details ? subject_.details() : ""; !details.empty())
-    detail::logAlways(details);
+  // Not where the ranks' calls are only looked at (TUTTI_CHECK).
+  if ((warns || timedOut) && subject_.details)
+    if (const std::string details = subject_.details(); !details.empty()) detail::logAlways(details);
   if (timedOut) {
     subject_.fail(
         Status(subject_.timedOut, fmt::format("timed out after {} without movement (TUTTI_TIMEOUT): {}",

@@ -90,10 +90,7 @@ Status RankTask::startMessages() {
   launches_.resize(messages_.size());
   for (size_t i = 0; i < messages_.size(); ++i) {
     const Operation& message = messages_[i];
-    if (message.root == communicator_.rank() && message.count != message.receivedCount) {
-      return invalidUsage("rank {} sends itself {} bytes, but receives {}", message.root, message.count,
-                          message.receivedCount);
-    }
+    TUTTI_TRY(checkSelfMessage(communicator_.rank(), message));
     TUTTI_ASSIGN(const Plan plan, communicator_.planner().planMessage(message));
     launches_[i] = makeLaunch(communicator_, message, plan, 0);
   }

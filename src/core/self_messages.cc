@@ -22,4 +22,10 @@ void pairSelfMessages(int self, std::vector<Operation>& messages) {
                 [&](const Operation& operation) { return isSelf(operation, Operation::Kind::recv); });
 }
 
+Status checkSelfMessage(int self, const Operation& message) {
+  if (message.root != self || message.count == message.receivedCount) return Status::ok();
+  return invalidUsage("rank {} sends itself {} bytes, but receives {}", self, message.count,
+                      message.receivedCount);
+}
+
 }  // namespace tutti
