@@ -226,6 +226,38 @@ TEST(Kernels, GraphsAreNoCallsUntilTheyAreLaunched) {
   });
 }
 
+TEST(Kernels, ARankMayReplayWhatAnotherCalls) {
+  runRanks(2, [](Rank& self) {
+    Buffer data(400, true);
+    auto* values = reinterpret_cast<int32_t*>(data.data());
+    std::fill_n(values, 100, 1);
+    cudaGraph_t graph = nullptr;
+    cudaGraphExec_t exec = nullptr;
+    const auto sum = [&] {
+      ASSERT_NCCL_OK(ncclAllReduce(values, values, 100, ncclInt32, ncclSum, self.comm, self.stream));
+    };
+    if (self.rank == 0) {
+      ASSERT_EQ(cudaStreamBeginCapture(self.stream, cudaStreamCaptureModeThreadLocal), cudaSuccess);
+      sum();
+      ASSERT_EQ(cudaStreamEndCapture(self.stream, &graph), cudaSuccess);
+      ASSERT_EQ(cudaGraphInstantiate(&exec, graph, 0), cudaSuccess);
+    }
+    for (int time = 0; time < 2; ++time) {
+      if (self.rank == 0) {
+        ASSERT_EQ(cudaGraphLaunch(exec, self.stream), cudaSuccess);
+      } else {
+        sum();
+      }
+    }
+    ASSERT_NCCL_OK(ncclAllReduce(values, values, 100, ncclInt32, ncclMax, self.comm, self.stream));
+    self.sync();
+    EXPECT_EQ(std::count(values, values + 100, 4), 100);
+    if (self.rank != 0) return;
+    EXPECT_EQ(cudaGraphExecDestroy(exec), cudaSuccess);
+    EXPECT_EQ(cudaGraphDestroy(graph), cudaSuccess);
+  });
+}
+
 TEST(Kernels, RanksMayNameCommunicatorsOfAGroupInDifferentOrders) {
   ncclUniqueId ids[2];
   for (ncclUniqueId& id : ids) ASSERT_NCCL_OK(ncclGetUniqueId(&id));
