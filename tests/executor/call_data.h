@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "algorithms/registry.h"
 #include "algorithms/schedule.h"
 #include "algorithms/segment_table.h"
 #include "executor/reduce_oracle.h"
@@ -221,5 +222,21 @@ class CallBuffers {
   std::vector<PerRank> ranks_;
   mutable std::vector<std::byte> cachedOutput_;  // the same for all ranks, but for some collectives
 };
+
+/// Every algorithm and collective that exists for this number of ranks.
+inline std::vector<Call> everything(int ranks) {
+  std::vector<Call> calls;
+  for (const Algorithm& algorithm : algorithms()) {
+    if (!algorithm.inter.empty()) continue;  // pairs for several hosts have tests of their own
+    for (const Collective collective : algorithm.collectives) {
+      if (!algorithm.implements(collective, ranks)) continue;
+      Call call;
+      call.algorithm = algorithm.name;
+      call.collective = collective;
+      calls.push_back(call);
+    }
+  }
+  return calls;
+}
 
 }  // namespace tutti::test

@@ -9,6 +9,7 @@ namespace {
 
 using test::Call;
 using test::CallData;
+using test::everything;
 using test::Team;
 
 constexpr size_t kSlot = 1024;
@@ -55,22 +56,6 @@ ReductionSpec randomReduction(std::mt19937_64& random) {
   }
   if (integer && spec.op == Reduction::sum && random() % 4 == 0) spec.divisor = 1 + random() % 9;
   return spec;
-}
-
-/// Every algorithm and collective that exists for this number of ranks.
-std::vector<Call> everything(int ranks) {
-  std::vector<Call> calls;
-  for (const Algorithm& algorithm : algorithms()) {
-    if (!algorithm.inter.empty()) continue;  // pairs for several hosts: hierarchical_run_test.cc
-    for (const Collective collective : algorithm.collectives) {
-      if (!algorithm.implements(collective, ranks)) continue;
-      Call call;
-      call.algorithm = algorithm.name;
-      call.collective = collective;
-      calls.push_back(call);
-    }
-  }
-  return calls;
 }
 
 class Ranks : public testing::TestWithParam<int> {};

@@ -9,23 +9,8 @@ namespace {
 using test::Call;
 using test::CallBuffers;
 using test::DeviceTeam;
+using test::everything;
 using test::kProtocols;
-
-/// Every algorithm and collective that exists for this number of ranks.
-std::vector<Call> allForms(int ranks) {
-  std::vector<Call> calls;
-  for (const Algorithm& algorithm : algorithms()) {
-    if (!algorithm.inter.empty()) continue;  // pairs for several hosts: below
-    for (const Collective collective : algorithm.collectives) {
-      if (!algorithm.implements(collective, ranks)) continue;
-      Call call;
-      call.algorithm = algorithm.name;
-      call.collective = collective;
-      calls.push_back(call);
-    }
-  }
-  return calls;
-}
 
 ReductionSpec randomReduction(std::mt19937_64& random) {
   ReductionSpec spec;
@@ -64,7 +49,7 @@ TEST_P(DeviceRanks, AllSchedulesGiveExactResultsInAllProtocolsForAllKindsOfSizes
   std::vector<CallBuffers> calls;
   size_t drawn = 0;
   int formNumber = 0;
-  for (const Call& form : allForms(ranks)) {
+  for (const Call& form : everything(ranks)) {
     if (test::kThreadSanitizer && ranks > 2 && formNumber++ % 4 != ranks % 4) continue;
     for (const Protocol protocol : kProtocols) {
       bool otherProtocol = false;
@@ -92,7 +77,7 @@ TEST_P(DeviceRanks, RandomMixesOfSchedulesAndProtocolsNeedNoBarrierBetweenCalls)
   const int ranks = GetParam();
   DeviceTeam team({.ranks = ranks, .devices = 4});  // from five ranks on, some share a device
   std::mt19937_64 random(77u + static_cast<uint64_t>(ranks));
-  const auto forms = allForms(ranks);
+  const auto forms = everything(ranks);
   std::vector<CallBuffers> calls;
   for (int i = 0; i < test::scaled(60, 8); ++i) {
     Call call = forms[random() % forms.size()];
@@ -243,7 +228,7 @@ TEST(DeviceStaged, RanksThatDoNotReachEachOtherTalkThroughTheHostsMemory) {
   ASSERT_TRUE(team.group().isStaged());
   std::mt19937_64 random(8);
   std::vector<CallBuffers> calls;
-  for (const Call& form : allForms(3)) {
+  for (const Call& form : everything(3)) {
     const auto schedule = team.schedule(form.algorithm, form.collective, 0, 0);
     if (schedule->needsMappedUserBuffers()) {
       EXPECT_THAT(team.executor(0).supports(*schedule, Protocol::simple, 1).message(),
